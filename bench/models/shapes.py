@@ -53,7 +53,7 @@ from fixtures.quantised_networks import MOBILENET_V2, Images, mobilenet
 from kernelzoo.formats.bundle import VERSION
 from services.tuner.graph.importing import import_model
 from services.tuner.graph.models import PlannedModel, plan_graphs, plan_range
-from services.tuner.graph.ranges import ExtentRange
+from services.tuner.graph.ranges import ExtentRange, ExtentRanges
 
 OURS_RANGE = "ours-range"
 ROUNDS = 15
@@ -243,7 +243,7 @@ class _Measured:
         empty = {"bundle": VERSION, "set": "none", "manifests": []}
         site.publish(f"{ZOO}/bundle.json", msgspec.json.encode(empty))
         sizes = {**case.fixed, case.range.name: case.range.most}
-        ranged = plan_range(self._at, case.range, sizes, f"{self._key}-range")
+        ranged = plan_range(self._at, ExtentRanges((case.range,)), sizes, f"{self._key}-range")
         self._range, self._range_bytes = self._served(ranged)
         self._documents = {extent: self._document(extent) for extent in case.extents}
 

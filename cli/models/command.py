@@ -16,6 +16,7 @@ from cli.models.dimensions import (
     parse_constants,
     parse_dimensions,
     parse_ranges,
+    parse_sums,
     plan_choices,
     written,
 )
@@ -57,8 +58,8 @@ DimOption = Annotated[
     list[str] | None,
     typer.Option(
         "--dim",
-        help="As in batch=1 or sequence=128,384, or sequence=1..128 for one plan of them all; may "
-        "be repeated.",
+        help="As in batch=1 or sequence=128,384, or sequence=1..128 for one plan of them all, or "
+        "total=past+sequence for what follows from these; may be repeated.",
     ),
 ]
 ConstantOption = Annotated[
@@ -156,6 +157,7 @@ def add(
             "them out"
         )
     ranges, others = parse_ranges(dim or ())
+    sums, others = parse_sums(others, ranges)
     dimensions, constants = parse_dimensions(others), parse_constants(constant or ())
     decodes = not constant and is_language_model(file, dimensions)
     f16 = _f16(dtype, target, None if decodes else weights_url)
@@ -184,6 +186,7 @@ def add(
             constants=constants,
             f16=f16,
             ranges=ranges,
+            sums=sums,
         )
         both = model.f16 is not None or decodes
         made = send(
@@ -425,7 +428,8 @@ def check(
     url: UrlOption = None,
 ) -> None:
     """Run a model's golden inputs here, through the zoo's kernels, and say what differs."""
-    _, extents = parse_ranges(dim or ())
+    ranges, extents = parse_ranges(dim or ())
+    _, extents = parse_sums(extents, ranges)
     choices = plan_choices(parse_dimensions(extents), parse_constants(constant or ()))
     wanted = [each.named for each in choices]
     with reach(state, url) as gateway, live_display(notes) as shown:

@@ -12,14 +12,15 @@ from kernelzoo.domain.plan_checking import MAX_EXTENT, is_dimension_name
 from kernelzoo.errors import InvalidInput
 
 MOST_PLANS = 64
-MOST_RANGES = 2
-"""One is that of a batch, whose entries run one after another."""
+MOST_RANGES = 3
+"""One may be that of a batch, whose entries run one after another."""
 
 Dimensions = Mapping[str, int]
 Value: TypeAlias = "bool | int | float | list[Value]"
 
 
 _RANGE = re.compile(r"(?P<least>[0-9]{1,9})\.\.(?P<most>[0-9]{1,9})")
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,19 @@ class DimensionRange:
     name: str
     least: int
     most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DimensionSum:
+    """A dimension that is the sum of others and `more`, such as the keys of a decoder, which are
+    those of its cache and those of a run."""
+
+    name: str
+    terms: tuple[str, ...]
+    more: int
+
+    def extent(self, dimensions: Dimensions) -> int:
+        return sum(dimensions[term] for term in self.terms) + self.more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +65,7 @@ class PlanChoice:
 
 def parse_ranges(texts: Sequence[str]) -> tuple[tuple[DimensionRange, ...], list[str]]:
     """Reads `sequence=1..128`, and returns the texts with the largest extent in its place. Raises
-    InvalidInput for three ranges, and for one that has no extents."""
+    InvalidInput for four ranges, and for one that has no extents."""
     found: list[DimensionRange] = []
     others = []
     for text in texts:
@@ -61,17 +75,47 @@ def parse_ranges(texts: Sequence[str]) -> tuple[tuple[DimensionRange, ...], list
             others.append(text)
             continue
         least, most = int(match["least"]), int(match["most"])
-        if not 1 <= least < most:
+        if least >= most:
             own = f"{name}={most}" if least == most > 0 else f"{name}=1..128"
             raise InvalidInput(f"--dim {text[:80]} is no range; write --dim {own}")
         if len(found) == MOST_RANGES:
             names = " and ".join(f"--dim {each.name}" for each in found)
             raise InvalidInput(
-                f"{names} are ranges already; a plan has one and a batch: give --dim {name} its "
-                f"extents, as in --dim {name}=1"
+                f"{names} are ranges already, and a plan has {MOST_RANGES}: give --dim {name} one "
+                f"extent, as in --dim {name}=1"
             )
         found.append(DimensionRange(name=name, least=least, most=most))
         others.append(f"{name}={most}")
+    return tuple(found), others
+
+
+def parse_sums(
+    texts: Sequence[str], ranges: Sequence[DimensionRange]
+) -> tuple[tuple[DimensionSum, ...], list[str]]:
+    """Reads `total=past+sequence`, and returns the other texts. Raises InvalidInput for a sum of
+    what is no dimension with one extent or a range, and for one beside no range."""
+    known = {name for name, _, given in (t.rpartition("=") for t in texts) if given.isdecimal()}
+    found: list[DimensionSum] = []
+    others = []
+    for text in texts:
+        name, _, given = text.rpartition("=")
+        parts = [each.strip() for each in given.split("+")]
+        numbers = [int(each) for each in parts if _NUMBER.fullmatch(each)]
+        terms = tuple(each for each in parts if not _NUMBER.fullmatch(each))
+        if len(parts) < 2 or not name or not terms:
+            others.append(text)
+            continue
+        unknown = next((each for each in terms if each not in known), None)
+        if unknown is not None:
+            raise InvalidInput(
+                f"--dim {text[:80]} is a sum of {unknown[:40]!r}, which has neither one extent nor "
+                f"a range; write --dim {unknown[:40]}=1..64 beside it"
+            )
+        if not ranges:
+            raise InvalidInput(
+                f"--dim {text[:80]} is a sum, and no dimension has a range; write its extent"
+            )
+        found.append(DimensionSum(name=name, terms=terms, more=sum(numbers)))
     return tuple(found), others
 
 

@@ -1,12 +1,19 @@
 """A file of ONNX, or a folder of a language model, as what is sent to a gateway."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.models.dimensions import DimensionRange, PlanChoice, Value, plan_choices, written
+from cli.models.dimensions import (
+    DimensionRange,
+    DimensionSum,
+    PlanChoice,
+    Value,
+    plan_choices,
+    written,
+)
 from cli.models.sending import ImportedModel, Told
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.quantised import Form
@@ -124,10 +131,11 @@ def imported(
     constants: tuple[Mapping[str, Value], ...] = ({},),
     f16: bool | None = False,
     ranges: tuple[DimensionRange, ...] = (),
+    sums: tuple[DimensionSum, ...] = (),
 ) -> ImportedModel:
     """Writes the weights of all plans to the file `weights`. There is a plan for each of the
-    `dimensions` with each of the `constants`; with `extents` one for a range of a dimension, of
-    f32. With `f16` there are plans for WebGPU,
+    `dimensions` with each of the `constants`; with `ranges` one for all extents of some dimensions,
+    of f32, and `sums` are dimensions that follow from these. With `f16` there are plans for WebGPU,
     too: of a language model such with a cache of f16, of a network such with values of f16 and a
     file of weights beside, which None makes where the file's weights are f16. Raises InvalidInput
     or UnsupportedModel for what cannot be imported.
@@ -136,7 +144,7 @@ def imported(
     decodes = not any(constants) and is_language_model(file, dimensions)
     if ranges:
         _refuse_range(file, ranges[-1], decodes=decodes, f16=f16)
-        return _range(file, name, choices, weights, told, wanted, ranges)
+        return _range(file, name, choices, weights, told, wanted, ranges, sums)
     told(f"importing {file.name} for {'; '.join(written(each.named) for each in choices)}")
     if decodes:
         if wanted.quantize is not None:
@@ -292,11 +300,12 @@ def _range(
     told: Told,
     wanted: WantedWeights,
     ranges: tuple[DimensionRange, ...],
+    sums: tuple[DimensionSum, ...],
 ) -> ImportedModel:
     from services.tuner.graph.batches import BatchRange
     from services.tuner.graph.importing import imported as imported_graph
     from services.tuner.graph.models import plan_range
-    from services.tuner.graph.ranges import ExtentRange
+    from services.tuner.graph.ranges import ExtentRange, ExtentRanges
     from services.tuner.graph.reading import read_model
 
     shown = " ".join(f"--dim {each.name}={each.least}..{each.most}" for each in ranges)
@@ -317,34 +326,28 @@ def _range(
     told(f"importing {file.name} for {extents}" + (f", {written(others)}" if others else ""))
     read = read_model(file)
 
-    def at(**extents: int) -> "Graph":
-        dimensions = {**choice.dimensions, **extents}
+    def at(open_: ExtentRanges, extents: Sequence[int], **others: int) -> "Graph":
+        named = zip((each.name for each in open_.ranges), extents, strict=True)
+        dimensions = {**choice.dimensions, **dict(named), **others}
+        dimensions |= {each.name: each.extent(dimensions) for each in sums}
         return imported_graph(read, dimensions, constants=choice.constants)
 
-    def batch_of(own: ExtentRange, other: ExtentRange) -> BatchRange:
-        return BatchRange(
-            extents=own, imported_at=lambda n, entries: at(**{other.name: n, own.name: entries})
+    def batch_of(own: ExtentRange) -> BatchRange | None:
+        rest = ExtentRanges(tuple(each for each in found if each is not own))
+        batch = BatchRange(
+            extents=own,
+            imported_at=lambda extents, entries: at(rest, extents, **{own.name: entries}),
         )
+        return batch if rest.ranges and batch.is_batch(rest.most) else None
 
     found = [ExtentRange(name=each.name, least=each.least, most=each.most) for each in ranges]
-    batches = [
-        each
-        for own, other in (found, found[::-1])[: 2 * len(found) - 2]
-        if (each := batch_of(own, other)).is_batch(other.most)
-    ]
-    if len(found) > 1 and not batches:
-        raise InvalidInput(
-            f"{shown} are two ranges, and neither is the first axis of all that has it; a plan has "
-            f"one range beside that of a batch: give the other one an extent, as in --dim "
-            f"{ranges[-1].name}={ranges[-1].most}"
-        )
-    batch = batches[0] if batches else None
-    range_ = next(each for each in found if batch is None or each is not batch.extents)
+    batch = next(filter(None, map(batch_of, found)), None)
     alone = {} if batch is None else {batch.extents.name: 1}
+    open_ = ExtentRanges(tuple(each for each in found if each.name not in alone))
     usual = WeightsChoice.F16 if read.has_f16_weights else WeightsChoice.F32
     model = plan_range(
-        lambda extent: at(**{**alone, range_.name: extent}),
-        range_,
+        lambda *extents: at(open_, extents, **alone),
+        open_,
         choice.named,
         name,
         wanted.storing(usual),

@@ -29,6 +29,10 @@ the largest do, and what a run leaves out is behind what it computes. Integers o
 there beyond the extent as well, and be such as the input takes. Beside such a dimension there may
 be a batch (`batch`), whose entries a page runs one after another.
 
+A plan that needs `axes` has several such dimensions, or one whose entries do not lie side by side
+in an input or output: what is there of `[2, n, 8]` are the first n rows of each half. Extents may
+be sums of dimensions (`sums`), as the keys of a decoder are those of its cache and those of a run.
+
 A plan that needs `buckets` has kernels of fewer rows for runs of short extents, in the place of
 those of the largest (`PlanBucket`). They read and write the first entries of the same tensors, so a
 run of a short extent is right with either.
@@ -65,6 +69,7 @@ class Need(StrEnum):
     RANGES = "ranges"
     BUCKETS = "buckets"
     ENCODER = "encoder"
+    AXES = "axes"
 
 
 class PortDType(StrEnum):
@@ -110,6 +115,16 @@ class PlanAxis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSum:
+    """An extent that is so many times each of the plan's dimensions with a range, and some more.
+    Input number `input`, i32[1], says how many of the largest such extent a run leaves out: the sum
+    of `factors` times what it leaves out of each."""
+
+    factors: tuple[int, ...]
+    input: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanBatch:
     """A dimension of entries that do not depend on one another, of which the plan computes one: a
     page runs it for each. It is the first axis of the inputs and outputs of these numbers, in whose
@@ -125,7 +140,8 @@ class PlanBatch:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenPlace:
     """Axis number `place` of a shape has `step` entries less for each that a run leaves out of
-    dimension number `axis` of the plan. The axes before it have one entry each."""
+    dimension number `axis` of the plan. The axes before it have one entry each, but in a plan that
+    needs `axes`."""
 
     place: int
     axis: int
@@ -136,7 +152,8 @@ class OpenPlace:
 class Port:
     """An input or output as the page knows it; `tensor` is where it lies. `rows`: the least and the
     largest integer of an input that chooses rows of a table as it is; a page refuses others. `open`
-    is the axis that has a range of extents, of which `shape` has the largest."""
+    is the axis that has a range of extents, of which `shape` has the largest; `also_open` are more
+    such places of a plan that needs `axes`: other axes, or the same one for another dimension."""
 
     name: str
     dtype: PortDType
@@ -144,6 +161,11 @@ class Port:
     tensor: int
     rows: tuple[int, int] | None = None
     open: OpenPlace | None = None
+    also_open: tuple[OpenPlace, ...] = ()
+
+    @property
+    def open_places(self) -> tuple[OpenPlace, ...]:
+        return (self.open, *self.also_open) if self.open else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,6 +341,13 @@ class Plan:
     decoder: PlanDecoder | None = None
     axes: tuple[PlanAxis, ...] = ()
     batch: PlanBatch | None = None
+    sums: tuple[PlanSum, ...] = ()
+
+    @property
+    def told_inputs(self) -> frozenset[int]:
+        """The inputs that say what is spare, which no page sees."""
+        of_axes = (number for axis in self.axes for number in axis.inputs)
+        return frozenset((*of_axes, *(each.input for each in self.sums)))
 
     @property
     def ranges(self) -> tuple[PlanAxis | PlanBatch, ...]:

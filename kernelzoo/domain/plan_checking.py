@@ -2,7 +2,7 @@
 before it is read. What its kernels compute is not looked at here."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite, prod
 
 from kernelzoo.domain.dtype import DType
@@ -17,6 +17,7 @@ from kernelzoo.domain.plan import (
     PlanBatch,
     PlanDecoder,
     PlanEncoder,
+    PlanSum,
     PlanTensor,
     Port,
     PortDType,
@@ -65,8 +66,17 @@ def _require(holds: bool, fault: str) -> None:
         raise InvalidInput(fault)
 
 
+def needs_axes(axes: Sequence[PlanAxis], ports: Iterable[Port]) -> bool:
+    """Returns whether a plan has several open axes, or one that is not the first of several
+    entries of an input or output."""
+    return len(axes) > 1 or any(
+        port.also_open or prod(port.shape[: port.open.place if port.open else 0]) > 1
+        for port in ports
+    )
+
+
 def _refuse_needs(plan: Plan) -> None:
-    known = ", ".join(Need)
+    known, ports = ", ".join(Need), (*plan.inputs, *plan.outputs)
     for need in plan.needs:
         _require(
             need in tuple(Need),
@@ -83,6 +93,8 @@ def _refuse_needs(plan: Plan) -> None:
     _require(ranges, "a plan needs 'ranges' if it has axes with some, and else does not")
     buckets = (Need.BUCKETS in plan.needs) == any(axis.buckets for axis in plan.axes)
     _require(buckets, "a plan needs 'buckets' if an axis has some, and else does not")
+    axes = (Need.AXES in plan.needs) == needs_axes(plan.axes, ports)
+    _require(axes, "a plan needs 'axes' if several are open or one is not the first, else not")
 
 
 def _refuse_names(plan: Plan) -> None:
@@ -258,26 +270,47 @@ def _refuse_ranges(plan: Plan) -> None:
         what = f"dimension {axis.name[:80]!r}"
         known = axis.name in plan.dimensions
         _require(known, f"{what} has a range and is none of the plan's dimensions")
-        ordered = 1 <= axis.least <= axis.most == plan.dimensions.get(axis.name)
+        ordered = 0 <= axis.least <= axis.most == plan.dimensions.get(axis.name)
         _require(ordered, f"{what} has no extent from {axis.least} to {axis.most}")
         _refuse_index(what, "input", axis.input, len(plan.inputs))
         told = plan.inputs[axis.input]
         _refuse_told(told)
         _refuse_buckets(plan, axis)
+    for sum_ in plan.sums:
+        _refuse_sum(plan, sum_)
     if plan.batch is not None:
         _refuse_batch(plan, plan.batch)
     for port in (*plan.inputs, *plan.outputs):
-        open_ = port.open
-        if open_ is None:
-            continue
+        _refuse_open(plan, port)
+        _require(bool(port.open) or not port.also_open, f"{port.name} has no first open axis")
+
+
+def _refuse_open(plan: Plan, port: Port) -> None:
+    left: dict[int, int] = {}
+    known: set[tuple[int, int]] = set()
+    for open_ in port.open_places:
         what = f"axis {open_.place} of {port.name}"
         _refuse_index(what, "dimension", open_.axis, len(plan.axes))
-        inside = 0 <= open_.place < len(port.shape) and prod(port.shape[: open_.place]) == 1
-        _require(inside, f"{what} is open behind others of several entries")
+        _refuse_index(port.name, "axis", open_.place, len(port.shape))
         axis = plan.axes[open_.axis]
-        left = port.shape[open_.place] - open_.step * (axis.most - axis.least)
-        fits = open_.step >= 1 and left >= 0
+        pair = (open_.place, open_.axis)
+        _require(pair not in known, f"{what} is open twice for {axis.name}")
+        known.add(pair)
+        most = left.setdefault(open_.place, port.shape[open_.place])
+        left[open_.place] = most - open_.step * (axis.most - axis.least)
+        fits = open_.step >= 1 and left[open_.place] >= 0
         _require(fits, f"{what} has fewer entries than {axis.name} may leave out")
+
+
+def _refuse_sum(plan: Plan, sum_: PlanSum) -> None:
+    what = "a sum of dimensions"
+    fits = len(sum_.factors) == len(plan.axes) and all(each >= 0 for each in sum_.factors)
+    _require(fits and any(sum_.factors), f"{what} has the factors {list(sum_.factors)}")
+    _refuse_index(what, "input", sum_.input, len(plan.inputs))
+    _refuse_told(plan.inputs[sum_.input])
+    others = {number for axis in plan.axes for number in axis.inputs}
+    others |= {each.input for each in plan.sums if each is not sum_}
+    _require(sum_.input not in others, f"{what} has the input of another one")
 
 
 def _refuse_told(told: Port) -> None:
@@ -308,15 +341,14 @@ def _refuse_batch(plan: Plan, batch: PlanBatch) -> None:
     _require(bool(plan.axes), f"{what} is a batch, and no other one has a range")
     ordered = 1 <= batch.least <= batch.most == plan.dimensions.get(batch.name)
     _require(ordered, f"{what} has no extent from {batch.least} to {batch.most}")
-    told = {number for axis in plan.axes for number in axis.inputs}
-    _require(not told & {*batch.inputs}, f"{what} is an axis of what is spare")
+    _require(not plan.told_inputs & {*batch.inputs}, f"{what} is an axis of what is spare")
     _require(bool(batch.inputs), f"{what} is an axis of no input")
     for numbers, ports in ((batch.inputs, plan.inputs), (batch.outputs, plan.outputs)):
         _require(numbers == tuple(sorted({*numbers})), f"{what} names ports out of order")
         for number in numbers:
             _refuse_index(what, "port", number, len(ports))
             port = ports[number]
-            first = port.shape[:1] == (1,) and (port.open is None or port.open.place > 0)
+            first = port.shape[:1] == (1,) and all(each.place > 0 for each in port.open_places)
             _require(first, f"{what} is not the first axis of {port.name}")
 
 

@@ -37,6 +37,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
     document["dimensions"] = dict(sorted(document["dimensions"].items()))
     for port in document["inputs"] + document["outputs"]:
         _omit(port, "rows", "open")
+        _omit_empty(port, "also_open")
     for part in document["golden"]["inputs"] + document["golden"]["outputs"]:
         _omit(part, "off")
     for tensor in document["tensors"]:
@@ -51,11 +52,8 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         _omit(document["decoder"], "encoder")
     _omit(document, "decoder", "batch")
     for axis in document["axes"]:
-        if not axis["buckets"]:
-            del axis["buckets"]
-    for name in ("states", "axes"):
-        if not document[name]:
-            del document[name]
+        _omit_empty(axis, "buckets")
+    _omit_empty(document, "states", "axes", "sums")
     return document
 
 
@@ -63,6 +61,12 @@ def _omit(part: dict[str, Any], *names: str) -> None:
     """Deletes those of the names that are None."""
     for name in names:
         if name in part and part[name] is None:
+            del part[name]
+
+
+def _omit_empty(part: dict[str, Any], *names: str) -> None:
+    for name in names:
+        if not part[name]:
             del part[name]
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from fixtures.encoder import Encoder
-from fixtures.model_site import Files, SiteKernels
+from fixtures.model_site import Files, SiteKernels, write_model
 from fixtures.quantised_networks import by_onnxruntime, dynamic, feeds_of
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
@@ -19,14 +19,14 @@ from kernelzoo.domain.gpu import gpu_model
 from kernelzoo.domain.plan import PlanTensor, PortDType
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.weight_storage import StorageType
-from kernelzoo.domain.workload import ProgramWorkload, Workload
+from kernelzoo.domain.workload import ProgramWorkload, Workload, resolved
 from services.aggregator.verification import roundings
 from services.tuner.compile import compile_candidate
 from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.golden import seeded_feeds
 from services.tuner.graph.graph import Graph
 from services.tuner.graph.importing import import_model
-from services.tuner.graph.models import plan_f16, plan_graphs
+from services.tuner.graph.models import PlannedModel, plan_f16, plan_graphs
 from services.tuner.graph.storage import StorageForm, stored_entries
 from services.tuner.schedules.registry import lite_space
 from tests.plans import PlannedNetwork, network
@@ -282,6 +282,22 @@ def typed(folder: Path, name: str = "typed") -> PlannedNetwork:
         feeds=feeds,
         outputs=outputs,
         programs=evaluated_programs(made.workloads),
+    )
+
+
+def write_planned(
+    folder: Path,
+    device_class: str,
+    model: PlannedModel,
+    kernel_of: Callable[[Workload], SiteKernels],
+) -> None:
+    """Writes the one plan of a model, with the kernel that is chosen of each workload."""
+    programs = {each.key: each for each in evaluated_programs(model.workloads)}
+    (plan,), (golden,) = model.plans, model.golden
+    files = Files(weights=b"".join(model.weights.blocks()), golden=golden)
+    workloads = resolved(plan.kernels, programs).values()
+    write_model(
+        folder, device_class, plan, files, {each.key: kernel_of(each) for each in workloads}
     )
 
 

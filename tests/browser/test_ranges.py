@@ -12,10 +12,10 @@ import pytest
 from playwright.sync_api import Browser
 
 from fixtures.encoder import INPUTS, Encoder
-from fixtures.model_site import Files, SiteKernels, write_model
-from kernelzoo.domain.workload import Workload, resolved
+from fixtures.model_site import SiteKernels
+from kernelzoo.domain.workload import Workload
 from tests.browser.model_host import CLASS, Host, close, evaluated, hosting, page_elsewhere
-from tests.browser.model_plans import evaluated_programs
+from tests.browser.model_plans import write_planned
 from tests.browser.sites import ISOLATED, site
 from tests.browser.test_branches import first_of
 from tests.unit.graph.test_ranges import LONGEST, ONE, planned
@@ -39,14 +39,7 @@ def hosting_encoder(
     made = Host(folder)
     path = made.folder / "encoder.onnx"
     onnx.save(ENCODER.model(), path)
-    model = planned(path, batch=ONE)
-    programs = {each.key: each for each in evaluated_programs(model.workloads)}
-    (plan,), (golden,) = model.plans, model.golden
-    files = Files(weights=b"".join(model.weights.blocks()), golden=golden)
-    workloads = resolved(plan.kernels, programs).values()
-    write_model(
-        made.folder, device_class, plan, files, {each.key: kernel_of(each) for each in workloads}
-    )
+    write_planned(made.folder, device_class, planned(path, batch=ONE), kernel_of)
     with hosting(made):
         yield made
 

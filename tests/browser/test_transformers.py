@@ -48,7 +48,7 @@ class Quiet(SimpleHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def address(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A site with the application in two pages, `zoo.html` and `real.html`, and its models, of
-    which the zoo has all but the decoders."""
+    which the zoo has all but Whisper's decoder."""
     folder = tmp_path_factory.mktemp("application")
     (folder / "@huggingface").symlink_to(PACKAGES)
     for name in ("onnxruntime-common", "onnxruntime-web"):
@@ -77,6 +77,7 @@ def address(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         ("entities", "entities/onnx/model.onnx", hub.TEXT_RANGES),
         ("texts", "texts/onnx/model.onnx", hub.TEXT_RANGES),
         ("images", "images/onnx/model.onnx", one),
+        ("llama", "llama/onnx/model_q4.onnx", hub.DECODER_RANGES),
         ("speech", "whisper/onnx/encoder_model.onnx", one),
     ):
         words = ("models", "add", str(models / file), "--name", name, *dimensions)
@@ -140,7 +141,7 @@ PIPELINES: dict[str, tuple[str, str, list[Any], dict[str, Any], dict[str, str | 
     ),
     "image-classification": ("images", "fp32", [["image"]], {"top_k": 3}, {"model": "images"}),
     "text-generation": (
-        "llama", "q4", [["!#%+5"]], {"max_new_tokens": 6, "do_sample": False}, {"model": None},
+        "llama", "q4", [["!#%+5"]], {"max_new_tokens": 6, "do_sample": False}, {"model": "llama"},
     ),
     "automatic-speech-recognition": (
         "whisper", "fp32", [["tone"]], {}, {"model": "speech", "decoder_model_merged": None},

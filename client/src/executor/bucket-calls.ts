@@ -12,14 +12,15 @@ export interface BucketCall {
 
 /** The calls of all buckets, of the shortest first. */
 export const bucketCalls = ({ axes = [], calls, inputs }: PlanWire): readonly BucketCall[] =>
-  axes.flatMap(({ buckets = [] }) =>
+  axes.flatMap(({ input: ofAxis, buckets = [] }) =>
     buckets.flatMap(({ input, kernels }) =>
       calls.flatMap(({ kernel, tensors }, call) => {
         const [, own] = kernels.find(([replaced]) => replaced === kernel) ?? [];
-        if (own === undefined) return [];
         const given = [...tensors];
-        // What is spare is told to a kernel before its output.
-        given[given.length - 2] = inputs[input]?.tensor as number;
+        // What is spare is told to a kernel before its output; another call has it of another axis.
+        const spareAt = given.length - 2;
+        if (own === undefined || given[spareAt] !== inputs[ofAxis]?.tensor) return [];
+        given[spareAt] = inputs[input]?.tensor as number;
         return { call, kernel: own as number, tensors: given, input };
       }),
     ),

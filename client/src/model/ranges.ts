@@ -30,91 +30,217 @@ const toldOf = ({ input, most, buckets = [] }: Axis): readonly (readonly [number
   ...buckets.map((bucket) => [bucket.input, bucket.most] as const),
 ];
 
-/** The names of all such inputs. */
-const toldInputs = ({ axes = [], inputs }: PlanWire) =>
-  axes.flatMap(toldOf).map(([input]) => inputs[input]?.name);
+/** The numbers of all such inputs, and of those that say what is spare of sums. */
+const toldInputs = ({ axes = [], sums = [] }: PlanWire) =>
+  new Set([...axes.flatMap(toldOf).map(([input]) => input), ...sums.map(({ input }) => input)]);
 
 const entriesOf = (feed: Feed): Entries => (feed as Shaped).data ?? (feed as Entries);
 
+/** Lists what is open of a shape, by place. */
+function openPlaces({ open, also_open = [] }: PortWire): ReadonlyMap<number, readonly Open[]> {
+  const places = new Map<number, Open[]>();
+  for (const one of open ? [open, ...also_open] : []) {
+    places.set(one.place, [...(places.get(one.place) ?? []), one]);
+  }
+  return places;
+}
+
 /** `1×sequence`, with the names of dimensions that have a range. */
-function shapeText({ shape, open }: PortWire, axes: Axes): string {
-  const name = (axis: Axis, { step, place }: Open) => {
-    const more = (shape[place] as number) - step * axis.most;
-    return (step > 1 ? `${step}·` : "") + axis.name + (more > 0 ? `+${more}` : "");
-  };
-  return shape
-    .map((extent, i) => (open?.place === i ? name(axes[open.axis] as Axis, open) : extent))
+function shapeText(port: PortWire, axes: Axes): string {
+  const places = openPlaces(port);
+  return port.shape
+    .map((extent, i) => {
+      const open = places.get(i);
+      if (open === undefined) return extent;
+      const names = open.map(
+        ({ axis, step }) => (step > 1 ? `${step}·` : "") + (axes[axis] as Axis).name,
+      );
+      const grown = open.map(({ axis, step }) => step * (axes[axis] as Axis).most);
+      const more = grown.reduce((left, n) => left - n, extent);
+      return [...names, ...(more > 0 ? [more] : [])].join("+");
+    })
     .join("×");
 }
 
-/** Counts what a feed leaves out of the largest extent. Throws KernelZooError (run). */
-function spareOf(port: PortWire, open: Open, feed: Feed, axes: Axes): number {
-  const { place, axis, step } = open;
-  const { name, least, most } = axes[axis] as Axis;
-  const inner = productOf(port.shape) / (port.shape[place] as number);
-  const entries = entriesOf(feed);
-  const extent = entries.length / inner;
-  const spare = ((port.shape[place] as number) - extent) / step;
-  const shape = port.shape.map((size, i) => (i === place ? extent : size));
-  const stated = (feed as Shaped).shape;
-  const given = stated ?? shape;
-  const fits = Number.isInteger(spare) && spare >= 0 && most - spare >= least;
-  if (fits && given.join() === shape.join()) return spare;
-  throw refused(
-    `Input ${port.name} takes ${shapeText(port, axes)}, where ${name} is from ${least} to ${most}, ` +
-      `not ${stated ? stated.join("×") : `${entries.length} entries`}: cut or split it.`,
+/** The refusal of a feed that has no shape that an input takes. */
+function unfit(port: PortWire, feed: Feed, axes: Axes): KernelZooError {
+  const open = [...openPlaces(port).values()].flat().map(({ axis }) => axis);
+  const ranges = [...new Set(open)].map((axis) => {
+    const { name, least, most } = axes[axis] as Axis;
+    return `${name} is from ${least} to ${most}`;
+  });
+  const given = (feed as Shaped).shape?.join("×") ?? `${entriesOf(feed).length} entries`;
+  const [, another] = openPlaces(port).keys();
+  const remedy = another === undefined ? "cut or split it" : "give it with its shape, within these";
+  return refused(
+    `Input ${port.name} takes ${shapeText(port, axes)}, where ${ranges.join(" and ")}, ` +
+      `not ${given}: ${remedy}.`,
   );
 }
 
-/** The entries of a feed, and behind them what an input takes where nobody reads it. */
-function padded(port: PortWire, feed: Feed): Entries {
-  const length = productOf(port.shape);
+/** The shape of a feed; of one that states none, where one place is open. Throws KernelZooError (run). */
+function shapeOf(port: PortWire, feed: Feed, axes: Axes): readonly number[] {
+  const { shape } = port;
+  const places = openPlaces(port);
   const entries = entriesOf(feed);
+  const [place, another] = places.keys();
+  const inner = productOf(shape) / (shape[place as number] as number);
+  const inferred = shape.map((size, i) => (i === place ? entries.length / inner : size));
+  const own = (feed as Shaped).shape ?? (another === undefined ? inferred : shape);
+  const fits =
+    own.length === shape.length &&
+    own.every((size, i) => Number.isInteger(size) && (places.has(i) || size === shape[i])) &&
+    productOf(own) === entries.length;
+  if (fits) return own;
+  throw unfit(port, feed, axes);
+}
+
+/** An open place of a feed, with how many entries fewer it has than the largest. */
+interface Told {
+  readonly port: PortWire;
+  readonly feed: Feed;
+  readonly open: readonly Open[];
+  readonly less: number;
+}
+
+/** Gathers from feeds what a run leaves out of each dimension. Throws KernelZooError (run). */
+class Extents {
+  readonly spare: number[] = [];
+  readonly #axes: Axes;
+  readonly #first: string[] = [];
+
+  constructor(axes: Axes) {
+    this.#axes = axes;
+  }
+
+  note({ port, feed, open, less }: Told): void {
+    const unknown = open.filter(({ axis }) => this.spare[axis] === undefined);
+    const known = open.reduce((sum, { axis, step }) => sum + step * (this.spare[axis] ?? 0), 0);
+    const [one, another] = unknown;
+    if (one === undefined && known === less) return;
+    if (one === undefined) throw this.#differing(port, open, less);
+    if (another !== undefined) throw unfit(port, feed, this.#axes);
+    const spare = (less - known) / one.step;
+    const { least, most } = this.#axes[one.axis] as Axis;
+    const fits = Number.isInteger(spare) && spare >= 0 && most - spare >= least;
+    if (!fits) throw unfit(port, feed, this.#axes);
+    this.spare[one.axis] = spare;
+    this.#first[one.axis] = port.name;
+  }
+
+  #differing(port: PortWire, open: readonly Open[], less: number): KernelZooError {
+    const known = open.map(({ axis }) => {
+      const { name, most } = this.#axes[axis] as Axis;
+      return `${name} is ${most - (this.spare[axis] as number)} in ${this.#first[axis]}`;
+    });
+    const [{ step }] = open as [Open];
+    const most = open.reduce((sum, { axis }) => sum + (this.#axes[axis] as Axis).most, 0);
+    const names = open.map(({ axis }) => this.#axes[axis]?.name).join("+");
+    const extent = most - less / step;
+    const other = open.length > 1 ? `${names} is ${extent}` : extent;
+    return refused(
+      `${known.join(" and ")} and ${other} in ${port.name}: give inputs of one extent.`,
+    );
+  }
+}
+
+/** Calls back for each row of `dims` in memory of a shape: where it begins there and among `dims`. */
+function eachRow(
+  shape: readonly number[],
+  dims: readonly number[],
+  copy: (there: number, here: number, length: number) => void,
+): void {
+  const last = dims.findLastIndex((size, i) => size !== shape[i]);
+  const length = productOf(dims.slice(Math.max(0, last)));
+  const step = productOf(shape.slice(Math.max(0, last)));
+  const rows = last > 0 ? productOf(dims.slice(0, last)) : 1;
+  for (let row = 0; row < rows; row++) {
+    let there = 0;
+    for (let [place, rest, size] = [last - 1, row, step]; place >= 0; place--) {
+      const extent = dims[place] as number;
+      there += (rest % extent) * size;
+      rest = Math.floor(rest / extent);
+      size *= shape[place] as number;
+    }
+    copy(there, row * length, length);
+  }
+}
+
+/** The entries of a feed, and beside them what an input takes where nobody reads it. */
+function padded(port: PortWire, feed: Feed, dims: readonly number[]): Entries {
+  const { shape } = port;
+  const entries = entriesOf(feed);
+  const length = productOf(shape);
   if (entries.length === length) return entries;
   // Any row does; arrays of a page may hold no negative numbers.
   const [least, most] = port.rows ?? [0, 0];
   const beyond = Math.min(Math.max(0, least), most);
   if (Array.isArray(entries) || !ArrayBuffer.isView(entries)) {
     const some = Array.from(entries as ArrayLike<number>);
-    return some.concat(new Array(length - some.length).fill(beyond));
+    const filled = new Array(length).fill(beyond);
+    eachRow(shape, dims, (there, here, length) => {
+      for (let i = 0; i < length; i++) filled[there + i] = some[here + i];
+    });
+    return filled;
   }
-  const given = entries as unknown as TensorData;
+  const given = entries as unknown as Int32Array<ArrayBuffer>;
   const filled = new (given.constructor as new (length: number) => Int32Array<ArrayBuffer>)(length);
   // Arrays of 64 bits take what is of their own type alone.
   const isBig = typeof filled[0] === "bigint";
-  filled.set(given as Int32Array);
-  return filled.fill((isBig ? BigInt(beyond) : beyond) as number, given.length);
+  if (beyond !== 0) filled.fill((isBig ? BigInt(beyond) : beyond) as number);
+  eachRow(shape, dims, (there, here, length) =>
+    filled.set(given.subarray(here, here + length), there),
+  );
+  return filled;
+}
+
+/** Takes what is there of the entries of an output. */
+function cut(data: TensorData, shape: readonly number[], dims: readonly number[]): TensorData {
+  if (productOf(shape) === productOf(dims)) return data;
+  const whole = data as Int32Array<ArrayBuffer>;
+  const kind = data.constructor as new (length: number) => Int32Array<ArrayBuffer>;
+  const some = new kind(productOf(dims));
+  eachRow(shape, dims, (there, here, length) =>
+    some.set(whole.subarray(there, there + length), here),
+  );
+  return some;
 }
 
 /** The feeds of the plan, with what each of its dimensions leaves out. Throws KernelZooError (run). */
 function fitted(plan: PlanWire, axes: Axes, feeds: Feeds): [Feeds, readonly number[]] {
-  const spare: number[] = [];
-  const first: string[] = [];
   const paddedFeeds: Record<string, Feed> = { ...feeds };
-  const axisInputs = toldInputs(plan);
-  const known = plan.inputs.map(({ name }) => name).filter((name) => !axisInputs.includes(name));
+  const spareInputs = toldInputs(plan);
+  const ports = plan.inputs.filter((_, number) => !spareInputs.has(number));
+  const known = ports.map(({ name }) => name);
   const other = Object.keys(feeds).find((name) => !known.includes(name));
   if (other !== undefined) throw refused(misfitText(new Misfit("unknown", { name: other }, known)));
-  for (const port of plan.inputs) {
-    const { name, open } = port;
-    const feed = Object.hasOwn(feeds, name) ? feeds[name] : undefined;
-    if (open === undefined || feed === undefined || feed === null) continue;
-    const own = spareOf(port, open, feed, axes);
-    const { axis } = open;
-    if (own !== (spare[axis] ?? own)) {
-      const other = (axes[axis] as Axis).most - (spare[axis] as number);
-      const extents = `${other} in ${first[axis]} and ${(axes[axis] as Axis).most - own} in ${name}`;
-      throw refused(`${(axes[axis] as Axis).name} is ${extents}: give inputs of one extent.`);
+  const places: Told[] = [];
+  for (const port of ports) {
+    const feed = Object.hasOwn(feeds, port.name) ? feeds[port.name] : undefined;
+    if (port.open === undefined || feed === undefined || feed === null) continue;
+    const dims = shapeOf(port, feed, axes);
+    for (const [place, open] of openPlaces(port)) {
+      const less = (port.shape[place] as number) - (dims[place] as number);
+      places.push({ port, feed, open, less });
     }
-    spare[axis] = own;
-    first[axis] ??= name;
-    paddedFeeds[name] = padded(port, feed);
+    paddedFeeds[port.name] = padded(port, feed, dims);
   }
+  const extents = new Extents(axes);
+  // Places of one dimension say what those of several are held to.
+  for (const place of places.sort((a, b) => a.open.length - b.open.length)) extents.note(place);
+  const spare = axes.map((_, i) => extents.spare[i] ?? 0);
+  const tell = (input: number, left: number) => {
+    paddedFeeds[(plan.inputs[input] as PortWire).name] = [left];
+  };
   for (const [i, axis] of axes.entries()) {
-    const extent = axis.most - (spare[i] ?? 0);
-    for (const [input, most] of toldOf(axis)) {
-      paddedFeeds[(plan.inputs[input] as PortWire).name] = [Math.max(0, most - extent)];
-    }
+    const extent = axis.most - (spare[i] as number);
+    for (const [input, most] of toldOf(axis)) tell(input, Math.max(0, most - extent));
+  }
+  for (const { factors, input } of plan.sums ?? []) {
+    tell(
+      input,
+      factors.reduce((sum, n, i) => sum + n * (spare[i] as number), 0),
+    );
   }
   return [paddedFeeds, spare];
 }
@@ -208,20 +334,24 @@ export function serveRanges<Types extends ModelTypes = AnyModel>(
   { answer: { plan } }: Opener,
 ): void {
   const axes = plan.axes ?? [];
-  const axisInputs = toldInputs(plan);
+  const spareNames = [...toldInputs(plan)].map((number) => plan.inputs[number]?.name);
   const run = model.run.bind(model);
   Object.assign(model, {
-    inputs: model.inputs.filter(({ name }) => !axisInputs.includes(name)),
+    inputs: model.inputs.filter(({ name }) => !spareNames.includes(name)),
     async run(feeds: Feeds, options?: RunOptions<Types["outputs"]>) {
       const [whole, spare] = fitted(plan, axes, feeds);
       const computed = await run(whole as FeedsOf<Types>, options);
       const outputs = { ...computed } as Record<string, TensorData>;
-      for (const { name, open, shape: largest } of plan.outputs) {
-        const left = open ? open.step * (spare[open.axis] ?? 0) : 0;
-        const shape = largest.map((extent, i) => (i === open?.place ? extent - left : extent));
-        const data = outputs[name] as TensorData;
-        const own = open ? data.slice(0, productOf(shape)) : data;
-        outputs[name] = Object.assign(own, { shape });
+      for (const port of plan.outputs) {
+        const places = openPlaces(port);
+        const shape = port.shape.map((extent, i) =>
+          (places.get(i) ?? []).reduce(
+            (n, { axis, step }) => n - step * (spare[axis] ?? 0),
+            extent,
+          ),
+        );
+        const own = cut(outputs[port.name] as TensorData, port.shape, shape);
+        outputs[port.name] = Object.assign(own, { shape });
       }
       return outputs;
     },

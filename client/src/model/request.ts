@@ -55,7 +55,7 @@ function addressAtGateway(host: Host, name: string, dimensions: Dimensions): URL
   return url;
 }
 
-const KNOWN_NEEDS = /^(states|stored|f16|i8|ranges|buckets|encoder)$/;
+const KNOWN_NEEDS = /^(states|stored|f16|i8|ranges|buckets|encoder|axes)$/;
 
 async function refuseMalformed(host: Host, answer: ModelAnswer, url: URL): Promise<void> {
   const { model, plan, kernels } = answer;

@@ -38,38 +38,61 @@ export function unfitReason({ inputs, outputs }: GraphPorts, plan: DocumentedPla
   return lacking === undefined ? null : `Its plan was made without ${lacking.name}.`;
 }
 
-/** The extent that an axis gives a dimension; NaN for one that the plan does not serve. */
-function extentBy(plan: DocumentedPlan, { dimension, most, step }: OpenAxis, n: number) {
-  const largest = plan.dimensions[dimension] ?? Number.NaN;
-  const extent = largest - (most - n) / step;
-  const least = plan.least[dimension] ?? largest;
-  return Number.isInteger(extent) && extent >= least && extent <= largest ? extent : Number.NaN;
+const openAxes = (open: readonly OpenAxis[], place: number) =>
+  open.filter((axis) => axis.place === place);
+
+/** Returns the extent at a place of a shape where its dimensions have these extents. */
+const extentAt = (
+  plan: DocumentedPlan,
+  open: readonly OpenAxis[],
+  most: number,
+  extents: Readonly<Record<string, number>>,
+) =>
+  open.reduce((n, { dimension, step }) => {
+    const largest = plan.dimensions[dimension] as number;
+    return n - step * (largest - (extents[dimension] ?? largest));
+  }, most);
+
+/** Notes the extents of dimensions that a tensor has at places of their own. */
+function note(
+  plan: DocumentedPlan,
+  { open = [] }: Port,
+  dims: readonly number[],
+  extents: Record<string, number>,
+): void {
+  for (const [place, n] of dims.entries()) {
+    const [axis, another] = openAxes(open, place);
+    if (axis === undefined || another !== undefined) continue;
+    const largest = plan.dimensions[axis.dimension] ?? Number.NaN;
+    extents[axis.dimension] ??= largest - (axis.most - n) / axis.step;
+  }
 }
 
-const openAxis = (open: readonly OpenAxis[], place: number) =>
-  open.find((axis) => axis.place === place);
-
-/** Returns whether a tensor may be fed to an input, whose extents are noted. */
-function fits(
+/** Returns whether a tensor may be fed to an input where dimensions have these extents. */
+const fits = (
   plan: DocumentedPlan,
   { shape, open = [] }: Port,
   dims: readonly number[],
-  extents: Record<string, number>,
-): boolean {
-  if (dims.length !== shape.length) return false;
-  return dims.every((n, place) => {
-    const axis = openAxis(open, place);
-    if (axis === undefined) return n === shape[place];
-    const extent = extentBy(plan, axis, n);
-    extents[axis.dimension] ??= extent;
-    return extents[axis.dimension] === extent;
+  extents: Readonly<Record<string, number>>,
+): boolean =>
+  dims.length === shape.length &&
+  dims.every((n, place) => {
+    const axes = openAxes(open, place);
+    return n === extentAt(plan, axes, axes[0]?.most ?? (shape[place] as number), extents);
   });
-}
+
+const areServed = (plan: DocumentedPlan, extents: Readonly<Record<string, number>>): boolean =>
+  Object.entries(extents).every(([dimension, extent]) => {
+    const largest = plan.dimensions[dimension] as number;
+    const least = plan.least[dimension] ?? largest;
+    return Number.isInteger(extent) && extent >= least && extent <= largest;
+  });
 
 /** Chooses the first plan that serves the feeds; null where none does. */
 export function chosenPlan(plans: readonly DocumentedPlan[], feeds: Feeds): ChosenPlan | null {
   for (const plan of plans) {
     const extents: Record<string, number> = {};
+    for (const port of plan.inputs) note(plan, port, feeds[port.name]?.dims ?? [], extents);
     const isFed = plan.inputs.every((port) => {
       const feed = feeds[port.name];
       return feed !== undefined && fits(plan, port, feed.dims, extents);
@@ -79,7 +102,7 @@ export function chosenPlan(plans: readonly DocumentedPlan[], feeds: Feeds): Chos
       if (plan.inputs.some((port) => port.name === name)) return true;
       return data.length === 1 && Number(data[0]) === plan.dimensions[name];
     });
-    if (isFed && isMeant) return { plan, extents };
+    if (isFed && isMeant && areServed(plan, extents)) return { plan, extents };
   }
   return null;
 }
@@ -87,9 +110,6 @@ export function chosenPlan(plans: readonly DocumentedPlan[], feeds: Feeds): Chos
 /** The shape of an output where the dimensions of its plan have these extents. */
 export const outputDims = ({ plan, extents }: ChosenPlan, { shape, open = [] }: Port): number[] =>
   shape.map((n, place) => {
-    const axis = openAxis(open, place);
-    if (axis === undefined) return n;
-    const { dimension, most, step } = axis;
-    const largest = plan.dimensions[dimension] as number;
-    return most - step * (largest - (extents[dimension] ?? largest));
+    const axes = openAxes(open, place);
+    return extentAt(plan, axes, axes[0]?.most ?? n, extents);
   });

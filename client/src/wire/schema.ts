@@ -2303,7 +2303,8 @@ export interface components {
         /**
          * OpenAxis
          * @description An axis of an input or output that has a range: axis number `place` has `most` entries where
-         *     the plan's `dimension` has its largest extent, and `step` less for each less of that.
+         *     the plan's `dimension` has its largest extent, and `step` less for each less of that. An axis
+         *     that grows with two dimensions is there twice.
          */
         readonly OpenAxis: {
             /** Dimension */
@@ -2318,7 +2319,8 @@ export interface components {
         /**
          * OpenPlace
          * @description Axis number `place` of a shape has `step` entries less for each that a run leaves out of
-         *         dimension number `axis` of the plan. The axes before it have one entry each.
+         *         dimension number `axis` of the plan. The axes before it have one entry each, but in a plan that
+         *         needs `axes`.
          */
         readonly OpenPlace: {
             readonly axis: number;
@@ -2428,6 +2430,7 @@ export interface components {
             readonly needs: readonly string[];
             readonly outputs: readonly components["schemas"]["Port"][];
             readonly states?: readonly components["schemas"]["PlanState"][];
+            readonly sums?: readonly components["schemas"]["PlanSum"][];
             readonly tensors: readonly components["schemas"]["PlanTensor"][];
             readonly weights: readonly components["schemas"]["Weight"][];
         };
@@ -2607,6 +2610,16 @@ export interface components {
             readonly shape: readonly number[];
         };
         /**
+         * PlanSum
+         * @description An extent that is so many times each of the plan's dimensions with a range, and some more.
+         *         Input number `input`, i32[1], says how many of the largest such extent a run leaves out: the sum
+         *         of `factors` times what it leaves out of each.
+         */
+        readonly PlanSum: {
+            readonly factors: readonly number[];
+            readonly input: number;
+        };
+        /**
          * PlanTensor
          * @description `at` is a byte address in the activations, `weight` and `state` are indices. Exactly one is
          *         given.
@@ -2661,9 +2674,11 @@ export interface components {
          * Port
          * @description An input or output as the page knows it; `tensor` is where it lies. `rows`: the least and the
          *         largest integer of an input that chooses rows of a table as it is; a page refuses others. `open`
-         *         is the axis that has a range of extents, of which `shape` has the largest.
+         *         is the axis that has a range of extents, of which `shape` has the largest; `also_open` are more
+         *         such places of a plan that needs `axes`: other axes, or the same one for another dimension.
          */
         readonly Port: {
+            readonly also_open?: readonly components["schemas"]["OpenPlace"][];
             readonly dtype: components["schemas"]["PortDType"];
             readonly name: string;
             readonly open?: components["schemas"]["OpenPlace"];

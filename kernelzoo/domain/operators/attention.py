@@ -8,7 +8,8 @@
 Queries, keys and values may be columns of one matrix, as one product makes them.
 
 Of a range of lengths there are only the first keys, and only the first rows are wanted: a last
-input `spare` says how many of the last ones are neither.
+input `spare` says how many of the last ones are neither. Where there are more keys than rows, as
+with a cache, an input `spare_keys` before it says how many keys there are not.
 
     scores[h, i, j] = (… if j + spare[0] < n else -inf)
     mixed[h, i, e] = sum over j of (… if j + spare[0] < n else 0)
@@ -45,6 +46,7 @@ from kernelzoo.domain.operators.expressions import (
     Spare,
     Stage,
     number,
+    parts,
     read,
 )
 
@@ -55,6 +57,9 @@ NAME = "attention"
 
 SPARE = Input("spare", "i32", (1,))
 """Says how many rows at the end nobody wants, and how many keys at the end there are not."""
+
+SPARE_KEYS = Input("spare_keys", "i32", (1,))
+"""Says the latter where that is another number."""
 
 SCORED = {name: kind for name, kind in EPILOGUES.items() if kind is not EpilogueKind.UNARY}
 """Scores may go through these before their softmax."""
@@ -89,7 +94,8 @@ class HeadsOperand:
 class ManyRowsAttention:
     """`m` queries and `n` keys of `head_dim` entries in each of `heads`, `n` values of `width`.
     `epilogue` is what is done to scores, as after a product of matrices. Where it is told what is
-    spare, `spare_keys` and `spare_rows` say of which that is."""
+    spare, `spare_keys` and `spare_rows` say of which that is, and `spare_apart` that it is told of
+    keys and of rows by an input each."""
 
     heads: int
     m: int
@@ -102,10 +108,18 @@ class ManyRowsAttention:
     epilogue: tuple[str, ...] = ()
     spare_keys: bool = False
     spare_rows: bool = False
+    spare_apart: bool = False
+
+    @property
+    def told(self) -> tuple[Input, ...]:
+        """The last inputs, which say what is spare."""
+        if not (self.spare_keys or self.spare_rows):
+            return ()
+        return (SPARE_KEYS, SPARE) if self.spare_apart else (SPARE,)
 
     @property
     def is_told_spare(self) -> bool:
-        return self.spare_keys or self.spare_rows
+        return bool(self.told)
 
     @property
     def in_vectors(self) -> bool:
@@ -137,7 +151,8 @@ def attention(given: ManyRowsAttention) -> Program:
     def there(value: Expression, otherwise: float) -> Expression:
         if not given.spare_keys:
             return value
-        is_there = Comparison(CompareOp.LT, j + read(SPARE.name, Integer(0)), Integer(given.n))
+        told = given.told[0].name
+        is_there = Comparison(CompareOp.LT, j + read(told, Integer(0)), Integer(given.n))
         return Choice((is_there,), value, Real(otherwise))
 
     stages = [Stage(UNFINISHED, (h, i, j), product, Reducer.SUM, (d,))]
@@ -168,7 +183,7 @@ def _inputs(given: ManyRowsAttention) -> tuple[Input, ...]:
     return (
         *(Input(f"x{place}", "f32", shapes[place]) for place in sorted(shapes)),
         *(Input(name, "f32", shape) for name, shape in extra),
-        *((SPARE,) if given.is_told_spare else ()),
+        *given.told,
     )
 
 
@@ -197,6 +212,7 @@ def _read_off(program: Program) -> ManyRowsAttention | None:
             return None
     value = None if len(program.stages) == 6 else program.stages[1].value
     spare_keys = isinstance(value, Choice)
+    apart = isinstance(value, Choice) and _is_told_apart(value, program)
     value = value.then if isinstance(value, Choice) else value
     scored = () if value is None else _epilogue(value)
     queries, keys, values = operands
@@ -218,7 +234,14 @@ def _read_off(program: Program) -> ManyRowsAttention | None:
         epilogue=scored,
         spare_keys=spare_keys,
         spare_rows=program.spare is not None,
+        spare_apart=apart,
     )
+
+
+def _is_told_apart(there: Choice, program: Program) -> bool:
+    """Returns whether another input says what is spare of the keys than of the rows."""
+    told = {part.tensor for part in parts(there.conditions[0].left) if isinstance(part, Read)}
+    return program.spare is not None and program.spare.tensor not in told
 
 
 def _operand(entry: Read, inputs: Mapping[str, tuple[int, tuple[int, ...]]]) -> HeadsOperand | None:

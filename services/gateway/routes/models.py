@@ -400,7 +400,6 @@ def _described(blobs: Blobs, row: PlanRow) -> PlanWire:
     if body is None:
         raise lost(row.model, row.plan_sha256)
     plan = read_plan(body)
-    told = {number for axis in plan.axes for number in axis.inputs}
     batch = plan.batch
     return PlanWire(
         dimensions=dict(row.dimensions),
@@ -414,7 +413,7 @@ def _described(blobs: Blobs, row: PlanRow) -> PlanWire:
         inputs=[
             _port(plan, port, joined=bool(batch and place in batch.inputs))
             for place, port in enumerate(plan.inputs)
-            if place not in told
+            if place not in plan.told_inputs
         ],
         outputs=[
             _port(plan, port, joined=bool(batch and place in batch.outputs))
@@ -431,9 +430,7 @@ def _port(plan: Plan, port: Port, *, joined: bool) -> PortWire:
     axes: list[OpenAxis] = []
     if joined and plan.batch is not None:
         axes.append(OpenAxis(place=0, dimension=plan.batch.name, most=plan.batch.most, step=1))
-    if port.open is not None:
-        place = port.open.place
-        dimension = plan.axes[port.open.axis].name
-        most = port.shape[place]
-        axes.append(OpenAxis(place=place, dimension=dimension, most=most, step=port.open.step))
+    for each in port.open_places:
+        dimension, most = plan.axes[each.axis].name, port.shape[each.place]
+        axes.append(OpenAxis(place=each.place, dimension=dimension, most=most, step=each.step))
     return PortWire(name=port.name, dtype=port.dtype, shape=list(port.shape), open=axes)

@@ -72,7 +72,8 @@ class FileWire(WireModel):
 
 class OpenAxis(WireModel):
     """An axis of an input or output that has a range: axis number `place` has `most` entries where
-    the plan's `dimension` has its largest extent, and `step` less for each less of that.
+    the plan's `dimension` has its largest extent, and `step` less for each less of that. An axis
+    that grows with two dimensions is there twice.
     """
 
     place: int

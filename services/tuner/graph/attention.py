@@ -218,6 +218,8 @@ def _group_query_attention(body: Body) -> tuple[str, ...]:
     else:
         count = body.reshaped(body.node("Cast", "i5", to=body.I64), batch, 1)
         start = body.node("Add", count, body.integers(1 - queries))
+        # So that an empty cache is as one that ends, whatever the lengths say.
+        start = body.node("Max", body.node("Min", start, body.integers(past)), body.integers(0))
     if body.integer("do_rotary"):
         positions = body.node("Add", start, body.integers(*range(queries)))
         if body.has(9):

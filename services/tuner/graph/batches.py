@@ -16,7 +16,7 @@ from kernelzoo.numerics.operators import Array
 from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.golden import TOLERANCE, Way, entries_off, seeded_feeds
 from services.tuner.graph.graph import Graph, GraphPort
-from services.tuner.graph.ranges import ExtentRange
+from services.tuner.graph.ranges import ExtentRange, Extents
 
 TRIED = (1, 2, 3)
 """Batches of so many entries are compared with as many runs of one."""
@@ -24,11 +24,11 @@ TRIED = (1, 2, 3)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRange:
-    """A dimension that may be a batch beside another one of a range. `imported_at` imports the
-    model for an extent of that and so many entries of this."""
+    """A dimension that may be a batch beside others of a range. `imported_at` imports the
+    model for extents of those and so many entries of this."""
 
     extents: ExtentRange
-    imported_at: Callable[[int, int], Graph]
+    imported_at: Callable[[Extents, int], Graph]
 
     def refusal(self, why: str) -> UnsupportedModel:
         """The error for what is no batch."""
@@ -38,10 +38,10 @@ class BatchRange:
             f"extents one by one, as in --dim {name}={','.join(map(str, sorted({1, most})))}"
         )
 
-    def is_batch(self, extent: int) -> bool:
+    def is_batch(self, extents: Extents) -> bool:
         """Returns whether this is the first axis of what has it, inputs and outputs."""
         try:
-            one, two = (self.imported_at(extent, entries) for entries in TRIED[:2])
+            one, two = (self.imported_at(extents, entries) for entries in TRIED[:2])
         except (InvalidInput, UnsupportedModel):
             return False
         ports = zip((*one.inputs, *one.outputs), (*two.inputs, *two.outputs), strict=False)
@@ -52,10 +52,10 @@ class BatchRange:
         )
 
 
-def with_batch(graph: Graph, batch: BatchRange, extent: int) -> Graph:
-    """The graph of a range, which is for one entry of a batch. Raises UnsupportedModel where
-    entries of a batch depend on one another at an extent of the range."""
-    one, *more = (batch.imported_at(extent, entries) for entries in TRIED)
+def with_batch(graph: Graph, batch: BatchRange, extents: Extents) -> Graph:
+    """The graph of ranges, which is for one entry of a batch. Raises UnsupportedModel where entries
+    of a batch depend on one another at such extents."""
+    one, *more = (batch.imported_at(extents, entries) for entries in TRIED)
     made = PlanBatch(
         name=batch.extents.name,
         least=batch.extents.least,

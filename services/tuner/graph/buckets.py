@@ -45,25 +45,29 @@ def bucket_ends(axis: PlanAxis) -> tuple[int, ...]:
 def with_buckets(graph: Graph) -> Graph:
     """The graph of a range with the buckets in which any of its calls has another kernel. What is
     spare of each, an input of its own says. `bucket_workloads` has the kernels."""
-    (axis,) = graph.axes
-    inputs, values, buckets = list(graph.inputs), dict(graph.values), []
-    for most in bucket_ends(axis):
-        if not bucket_workloads(graph, axis, most):
-            continue
-        value = Value(f"{graph.inputs[axis.input].value} {most}", DType.I32, (1,))
-        values[value.name] = value
-        buckets.append(PlanBucket(most=most, input=len(inputs), kernels=()))
-        name = f"{SPARE} {axis.name} of {most}"
-        inputs.append(GraphPort(name, PortDType.INT32, value.name))
-    axes = (replace(axis, buckets=tuple(buckets)),)
-    return replace(graph, inputs=tuple(inputs), values=values, axes=axes)
+    inputs, values, axes = list(graph.inputs), dict(graph.values), []
+    for axis in graph.axes:
+        buckets = []
+        for most in bucket_ends(axis):
+            if not bucket_workloads(graph, axis, most):
+                continue
+            value = Value(f"{graph.inputs[axis.input].value} {most}", DType.I32, (1,))
+            values[value.name] = value
+            buckets.append(PlanBucket(most=most, input=len(inputs), kernels=()))
+            name = f"{SPARE} {axis.name} of {most}"
+            inputs.append(GraphPort(name, PortDType.INT32, value.name))
+        axes.append(replace(axis, buckets=tuple(buckets)))
+    return replace(graph, inputs=tuple(inputs), values=values, axes=tuple(axes))
 
 
 def bucket_workloads(graph: Graph, axis: PlanAxis, most: int) -> dict[str, Workload]:
     """Maps keys of workloads of a graph to what runs in their place for extents up to `most`."""
     found: dict[str, Workload] = {}
+    told = graph.inputs[axis.input].value
     for node in graph.nodes:
-        if isinstance(node.op, Workload) and node.op.key not in found:
+        # Of what is spare a workload is told last.
+        is_told = node.inputs[-1:] == (told,)
+        if isinstance(node.op, Workload) and is_told and node.op.key not in found:
             shorter = _shorter(node.op, axis, most)
             if shorter is not None:
                 found[node.op.key] = shorter
@@ -90,7 +94,7 @@ def _candidates(workload: Workload, axis: PlanAxis, most: int) -> Iterator[Workl
         if given is not None:
             less = axis.most - most
             rows = given.m - less if given.spare_rows else given.m
-            keys = given.n - less if given.spare_keys else given.n
+            keys = given.n - less if given.spare_keys and not given.spare_apart else given.n
             if min(rows, keys) > 0:
                 yield Workload.of_program("attention", attention(replace(given, m=rows, n=keys)))
     elif workload.operator.family in PRODUCTS and workload.spare == axis.most:

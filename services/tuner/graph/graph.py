@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import Program
-from kernelzoo.domain.plan import OpenPlace, PlanAxis, PlanBatch, PortDType
+from kernelzoo.domain.plan import OpenPlace, PlanAxis, PlanBatch, PlanSum, PortDType
 from kernelzoo.domain.workload import Role, Workload
 from kernelzoo.numerics.operators import NUMPY_DTYPES
 
@@ -41,13 +41,13 @@ def integers_of_32(entries: NDArray[Any]) -> NDArray[np.int32]:
 class GraphPort:
     """An input or output of the model by its own name, and the value that it is. `rows`: the least
     and the largest integer that an input takes which chooses rows of tensors (indices.py). `open`
-    is its axis that has a range of extents (ranges.py)."""
+    are its axes that have a range of extents (ranges.py)."""
 
     name: str
     dtype: PortDType
     value: str
     rows: tuple[int, int] | None = None
-    open: OpenPlace | None = None
+    open: tuple[OpenPlace, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,7 @@ class Graph:
     states: tuple[str, ...] = ()
     axes: tuple[PlanAxis, ...] = ()
     batch: PlanBatch | None = None
+    sums: tuple[PlanSum, ...] = ()
 
     @property
     def users(self) -> dict[str, tuple[Node, ...]]:

@@ -26,7 +26,7 @@ from services.tuner.graph.graph import Graph
 from services.tuner.graph.importing import imported
 from services.tuner.graph.magnitudes import refuse_overflow
 from services.tuner.graph.planning import planned
-from services.tuner.graph.ranges import ExtentRange, ranged, refuse_wrong_extent, widened
+from services.tuner.graph.ranges import ExtentRanges, Extents, ranged, refuse_wrong_extent, widened
 from services.tuner.graph.reading import read_model
 from services.tuner.graph.storing import Stored, Storing, output_error, stored_model
 from services.tuner.graph.weights import WeightFile, weight_file
@@ -102,38 +102,39 @@ def plan_graphs(
 
 
 def plan_range(
-    imported_at: Callable[[int], Graph],
-    range_: ExtentRange,
+    imported_at: Callable[..., Graph],
+    ranges: ExtentRanges,
     dimensions: Mapping[str, int],
     name: str,
     storing: Storing | None = None,
     batch: BatchRange | None = None,
 ) -> PlannedModel:
-    """One plan for a range of extents, or for some more (`widened`), and for each entry of a
-    `batch`. `imported_at` imports the model for one of them, `dimensions` have the others. Raises
-    InvalidInput and UnsupportedModel as `plan_model` does, and where no one plan is right for the
-    whole range."""
-    range_ = widened(range_, imported_at)
+    """One plan for ranges of extents, or for some more (`widened`), and for each entry of a
+    `batch`. `imported_at` imports the model for an extent of each, `dimensions` have the others.
+    Raises InvalidInput and UnsupportedModel as `plan_model` does, and where no one plan is right
+    for the whole ranges."""
+    ranges = widened(ranges, imported_at)
 
-    def at(extent: int) -> Graph:
+    def at(extents: Extents) -> Graph:
         try:
-            return imported_at(extent)
+            return imported_at(*extents)
         except (InvalidInput, UnsupportedModel) as error:
-            raise range_.refusal(f"with {range_.name}={extent}, {error}") from error
+            raise ranges.refusal(f"with {ranges.shown(extents)}, {error}") from error
 
-    largest, *smaller = range_.samples
-    graphs = [imported_at(largest), *map(at, smaller)]
-    graph = ranged([fused(each) for each in graphs], range_)
-    for extent in range_.tried:
-        refuse_wrong_extent(graph, at(extent), extent, range_)
+    largest, *smaller = ranges.samples
+    graphs = [imported_at(*largest), *map(at, smaller)]
+    graph = ranged([fused(each) for each in graphs], ranges)
+    for extents in ranges.tried:
+        refuse_wrong_extent(graph, at(extents), extents, ranges)
     if batch is not None:
-        graph = with_batch(graph, batch, range_.tried[-1])
+        graph = with_batch(graph, batch, ranges.tried[-1])
     right = golden_file(graphs[0])
     graph = with_buckets(graph)
-    told = (graph.inputs[place].name for axis in graph.axes for place in axis.inputs)
+    own = {port.name for port in graphs[0].inputs}
+    told = (port.name for port in graph.inputs if port.name not in own)
     feeds = {**right.feeds, **{name: np.zeros(1, np.int32) for name in told}}
     golden = written(graph, feeds, right.outputs, off=right.off)
-    sizes = {**dimensions, range_.name: range_.most}
+    sizes = {**dimensions, **{each.name: each.most for each in ranges.ranges}}
     return _stored_model([graph], [golden], [sizes], name, storing)
 
 

@@ -1,6 +1,6 @@
 """From a graph of workloads to a plan."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kernelzoo.domain.dtype import DType
@@ -15,7 +15,7 @@ from kernelzoo.domain.plan import (
     PlanTensor,
     Port,
 )
-from kernelzoo.domain.plan_checking import validated
+from kernelzoo.domain.plan_checking import needs_axes, validated
 from kernelzoo.domain.workload import Workload
 from services.tuner.graph.buckets import bucket_workloads
 from services.tuner.graph.graph import Graph, GraphPort
@@ -45,7 +45,7 @@ def planned(
     outputs = tuple(tensors.port(port) for port in graph.outputs)
     axes = tuple(_with_kernels(graph, axis, kernels) for axis in graph.axes)
     plan = Plan(
-        needs=_needs(graph, weights),
+        needs=_needs(graph, weights, (*inputs, *outputs)),
         model=model,
         dimensions=dimensions,
         inputs=inputs,
@@ -60,6 +60,7 @@ def planned(
         states=tuple(_state(graph, name) for name in graph.states),
         axes=axes,
         batch=graph.batch,
+        sums=graph.sums,
     )
     return validated(plan)
 
@@ -77,7 +78,7 @@ def _with_kernels(graph: Graph, axis: PlanAxis, kernels: dict[str, int]) -> Plan
     return replace(axis, buckets=tuple(buckets))
 
 
-def _needs(graph: Graph, weights: PlanWeights) -> tuple[Need, ...]:
+def _needs(graph: Graph, weights: PlanWeights, ports: Sequence[Port]) -> tuple[Need, ...]:
     present = {
         Need.STATES: bool(graph.states),
         Need.STORED: any(weight.storage for weight in weights.weights),
@@ -85,6 +86,7 @@ def _needs(graph: Graph, weights: PlanWeights) -> tuple[Need, ...]:
         Need.I8: any(value.dtype is DType.I8 for value in graph.values.values()),
         Need.RANGES: bool(graph.axes),
         Need.BUCKETS: any(axis.buckets for axis in graph.axes),
+        Need.AXES: needs_axes(graph.axes, ports),
     }
     return tuple(need for need in Need if present.get(need))
 
@@ -121,5 +123,6 @@ class _Tensors:
             shape=shape,
             tensor=number,
             rows=port.rows,
-            open=port.open,
+            open=port.open[0] if port.open else None,
+            also_open=port.open[1:],
         )

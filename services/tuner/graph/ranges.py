@@ -14,14 +14,25 @@ places are spare, an input of the graph says, i32[1]:
 
     total[i: 128] = sum over k: 128 of (x[i, k] if k + spare[0] < 128 else 0.0)
 
+Several dimensions may be open, and an extent may grow with more than one. It is so many times each
+and some more, and an input says what is spare of that: of the keys of a decoder, what is spare of
+its cache and of the tokens of a run.
+
+    past = 60, sequence = 16        past = 56, sequence = 16        becomes
+    k[j: 76] = past[j] if j < 60    k[j: 72] = past[j] if j < 56    j < 60 - spare_1_0[0]
+    places = [60, 61, … 75]         places = [56, 57, … 71]         places[i] - spare_1_0[0]
+    seen[i, j] = j <= i + 60        seen[i, j] = j <= i + 56        seen[i, j + spare_1_0[0]]
+
 Where the open axis is the outermost of an output, its kernel leaves out what is spare
 (`Workload.spare_parts`). All others compute the largest extent, as does whoever makes integers:
 rows are chosen by them, and those that nobody wants must be there, too.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf, isclose, prod
+from itertools import product
+from math import gcd, inf, isclose, prod
 from typing import TypeAlias, TypeGuard
 
 import numpy as np
@@ -46,13 +57,14 @@ from kernelzoo.domain.operators.expressions import (
     Reducer,
     Spare,
     Stage,
+    parts,
     rebuilt,
 )
 from kernelzoo.domain.operators.recurrence import is_recurrent
-from kernelzoo.domain.plan import OpenPlace, PlanAxis, PortDType
+from kernelzoo.domain.plan import OpenPlace, PlanAxis, PlanSum, PortDType
 from kernelzoo.domain.workload import SPARE, ProgramWorkload, Workload
 from kernelzoo.errors import InvalidInput, UnsupportedModel
-from kernelzoo.numerics.operators import Array
+from kernelzoo.numerics.operators import NUMPY_DTYPES, Array
 from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.fuse import fused
 from services.tuner.graph.golden import TOLERANCE, Way, entries_off, seeded_feeds
@@ -71,10 +83,9 @@ NEUTRAL: Mapping[tuple[Reducer, str], _Neutral] = {
     (Reducer.MIN, DType.I32): Integer(2**31 - 1),
 }
 """A term of a reduction that changes nothing."""
-TOLD = Input(SPARE, DType.I32, (1,))
-"""The last input of a program that is told what is spare."""
 SAMPLES = 3
-"""Extents at which a model is imported: two tell how an extent grows, the third agrees."""
+"""Extents at which a model is imported for one range: two tell how an extent grows, the third
+agrees. A range more takes another one."""
 STEP = 4
 """Between samples, so that rows that are whole vectors are so in all of them."""
 
@@ -92,83 +103,195 @@ class ExtentRange:
     least: int
     most: int
 
-    @property
-    def samples(self) -> tuple[int, ...]:
-        """The extents at which a model is imported, the largest first. Raises InvalidInput for a
-        range that is too short for them."""
-        step = STEP if self.most > STEP * SAMPLES else 1
-        if self.most <= SAMPLES:
+    def less(self, steps: int) -> int:
+        """An extent so many steps below the largest. Raises InvalidInput for a range that is too
+        short for them."""
+        step = STEP if self.most > STEP * (steps + 1) else 1
+        if self.most <= steps:
             extents = ",".join(map(str, range(self.least, self.most + 1)))
             raise InvalidInput(
                 f"--dim {self.name}={self.least}..{self.most} is a short range; write its extents "
                 f"one by one, as in --dim {self.name}={extents}"
             )
-        return tuple(self.most - step * place for place in range(SAMPLES))
+        return self.most - step * steps
 
     @property
-    def tried(self) -> tuple[int, ...]:
-        """Extents at which the plan is compared with the model: the ends of the range and its
-        middle, with every remainder by `STEP`, as `samples` have the same one."""
+    def middle(self) -> int:
+        """An extent of another remainder by `STEP` than those of samples and next to the ends."""
         middle = (self.least + self.most) // 2
-        middle -= (middle - (self.most - 2)) % STEP
-        extents = {self.least, middle, self.most - 1, self.most - 3}
-        return tuple(sorted(each for each in extents if self.least <= each <= self.most))
+        return max(self.least, middle - (middle - (self.most - 2)) % STEP)
+
+
+Extents: TypeAlias = tuple[int, ...]
+"""An extent of each range, in their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtentRanges:
+    """The dimensions of which one plan serves every extent, independent of one another."""
+
+    ranges: tuple[ExtentRange, ...]
+
+    @property
+    def most(self) -> Extents:
+        return tuple(each.most for each in self.ranges)
+
+    @property
+    def samples(self) -> tuple[Extents, ...]:
+        """The extents at which a model is imported: the largest, those of which one is smaller, and
+        one of which all are. Raises InvalidInput for a range that is too short for them."""
+        smaller = [each.less(1) for each in self.ranges]
+        apart = [
+            (*self.most[:place], less, *self.most[place + 1 :])
+            for place, less in enumerate(smaller)
+        ]
+        # Others in each, so that no sum or product of them is what it would be by chance.
+        together = tuple(each.less(2 + place) for place, each in enumerate(self.ranges))
+        return self.most, *apart, together
+
+    def shown(self, extents: Extents) -> str:
+        named = zip(self.ranges, extents, strict=True)
+        return " and ".join(f"{each.name}={extent}" for each, extent in named)
+
+    @property
+    def tried(self) -> tuple[Extents, ...]:
+        """Extents at which the plan is compared with the model: the ends of ranges and their
+        middles, with every remainder by `STEP`, as `samples` have the same one."""
+        least = tuple(each.least for each in self.ranges)
+        middles = [
+            (*least[:place], each.middle, *least[place + 1 :])
+            for place, each in enumerate(self.ranges)
+        ]
+        odd = [
+            tuple(
+                max(each.least, each.most - less)
+                for each, less in zip(self.ranges, pair, strict=False)
+            )
+            for pair in ((1, 3, 1), (3, 1, 3))
+        ]
+        return tuple(sorted({least, *middles, *odd}))
 
     def refusal(self, why: str) -> UnsupportedModel:
-        """The error for a range that no one plan serves."""
-        name, most = self.name, self.most
-        few = sorted({max(self.least, most // 4), most})
+        """The error for ranges that no one plan serves."""
+        shown = " and ".join(f"{each.name}={each.least}..{each.most}" for each in self.ranges)
+        few = " ".join(
+            f"--dim {each.name}="
+            + ",".join(map(str, sorted({max(each.least, each.most // 4), each.most})))
+            for each in self.ranges
+        )
         return UnsupportedModel(
-            f"no one plan serves {name}={self.least}..{most}: {why}. Give the extents that you "
-            f"need one by one, as in --dim {name}={','.join(map(str, few))}"
+            f"no one plan serves {shown}: {why}. Give the extents that you need one by one, as in "
+            f"{few}"
         )
 
 
-def ranged(graphs: Sequence[Graph], range_: ExtentRange) -> Graph:
-    """Lowered graphs of a model at the `samples` of a range, as one. Raises UnsupportedModel where
+def ranged(graphs: Sequence[Graph], ranges: ExtentRanges) -> Graph:
+    """Lowered graphs of a model at the `samples` of ranges, as one. Raises UnsupportedModel where
     they differ by more than extents."""
-    return _Overlay(graphs, range_).graph()
+    return _Overlay(graphs, ranges).graph()
+
+
+_Direction: TypeAlias = tuple[int, ...]
+"""A sum of open extents: (0, 1) is the second, (1, 1) the sum of both."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Growth:
-    """An extent that is `step` times the open one, and so many more."""
+    """An extent that is so many times each open one, and so many more."""
 
-    step: int
+    steps: tuple[int, ...]
     more: int
+
+    @property
+    def step(self) -> int:
+        """Counts how many times `direction` it grows; 0 where it does not."""
+        return gcd(*self.steps)
+
+    @property
+    def direction(self) -> _Direction:
+        return tuple(each // self.step for each in self.steps)
 
 
 class _Overlay:
-    def __init__(self, graphs: Sequence[Graph], range_: ExtentRange) -> None:
+    def __init__(self, graphs: Sequence[Graph], ranges: ExtentRanges) -> None:
         self._graphs = graphs
-        self._range = range_
+        self._range = ranges
         self._largest = graphs[0]
         self._names: list[dict[str, str]] = [{} for _ in graphs]
         self._scattered: set[str] = set()
-        name = SPARE
-        while name in self._largest.values:
-            name += "'"
-        self._spare = Value(name, DType.I32, (1,))
+        self._values = dict(self._largest.values)
+        self._moved: dict[str, str] = {}
+        self._moving: list[Node] = []
+        self._spare: dict[_Direction, Value] = {}
+        count = len(ranges.ranges)
+        for place in range(count):
+            self._spare_of(tuple(int(place == each) for each in range(count)))
 
     def graph(self) -> Graph:
         largest = self._largest
         inputs = self._ports([graph.inputs for graph in self._graphs])
+        self._refuse_untold(inputs)
         if len({len(graph.nodes) for graph in self._graphs}) > 1:
             raise self._range.refusal("the model has other operators for other extents")
-        nodes = tuple(map(self._node, *(graph.nodes for graph in self._graphs)))
+        nodes: list[Node] = []
+        for same in zip(*(graph.nodes for graph in self._graphs), strict=True):
+            node = self._node(*same)
+            nodes += (*self._moving, node)
+            self._moving.clear()
         outputs = self._ports([graph.outputs for graph in self._graphs])
-        port = GraphPort(f"{SPARE} {self._range.name}", PortDType.INT32, self._spare.name)
-        range_ = self._range
+        nodes += self._moving
+        ranges = self._range.ranges
+        ports = tuple(
+            GraphPort(f"{SPARE} {self._label(direction)}", PortDType.INT32, value.name)
+            for direction, value in self._spare.items()
+        )
         return replace(
             largest,
-            inputs=(*inputs, port),
+            inputs=(*inputs, *ports),
             outputs=outputs,
-            values={**largest.values, self._spare.name: self._spare},
-            nodes=nodes,
-            axes=(
-                PlanAxis(name=range_.name, least=range_.least, most=range_.most, input=len(inputs)),
+            values=self._values,
+            nodes=tuple(nodes),
+            axes=tuple(
+                PlanAxis(name=each.name, least=each.least, most=each.most, input=number)
+                for number, each in enumerate(ranges, len(inputs))
+            ),
+            sums=tuple(
+                PlanSum(factors=direction, input=number)
+                for number, direction in enumerate(self._spare, len(inputs))
+                if sum(direction) > 1
             ),
         )
+
+    def _label(self, direction: _Direction) -> str:
+        names = zip(direction, (each.name for each in self._range.ranges), strict=True)
+        return "+".join(f"{n}*{name}" if n > 1 else name for n, name in names if n)
+
+    def _refuse_untold(self, inputs: Sequence[GraphPort]) -> None:
+        """Raises UnsupportedModel where a page could not tell an extent from its feeds."""
+        places = [Counter(each.place for each in port.open) for port in inputs]
+        alone = {
+            each.axis
+            for port, count in zip(inputs, places, strict=True)
+            for each in port.open
+            if count[each.place] == 1
+        }
+        for axis, range_ in enumerate(self._range.ranges):
+            if axis not in alone:
+                raise self._range.refusal(f"no input has {range_.name} as an axis of its own")
+
+    # What is spare of the sum of some dimensions.
+
+    def _spare_of(self, direction: _Direction) -> Value:
+        if direction not in self._spare:
+            wanted = SPARE if len(direction) == 1 else f"{SPARE} {self._label(direction)}"
+            self._spare[direction] = self._added(wanted, DType.I32, (1,))
+        return self._spare[direction]
+
+    def _added(self, name: str, dtype: DType, shape: tuple[int, ...]) -> Value:
+        while name in self._values:
+            name += "'"
+        self._values[name] = Value(name, dtype, shape)
+        return self._values[name]
 
     # Values that are the same in all graphs.
 
@@ -181,40 +304,99 @@ class _Overlay:
         made = []
         for same in zip(*ports, strict=True):
             what = f"{same[0].name!r}"
-            shapes = self._pair([port.value for port in same], what)
+            names = [port.value for port in same]
+            value, shapes = self._read(names, what), self._pair(names, what)
             growths = [self._growth(extents, what) for extents in zip(*shapes, strict=True)]
-            opened = [
-                OpenPlace(place=place, axis=0, step=growth.step)
+            opened = tuple(
+                OpenPlace(place=place, axis=axis, step=step)
                 for place, growth in enumerate(growths)
-                if growth.step
-            ]
-            if len(opened) > 1:
-                raise self._range.refusal(f"{what} has that axis more than once")
-            is_first = opened and self._is_prefix(shapes[0], opened[0].place, 1)
-            if opened and (not is_first or same[0].value in self._scattered):
-                raise self._range.refusal(
-                    f"{what} has that axis behind another of several entries; give the other one "
-                    "the extent 1, or have it behind"
-                )
-            made.append(replace(same[0], open=opened[0] if opened else None))
+                for axis, step in enumerate(growth.steps)
+                if step
+            )
+            if opened and same[0].value in self._scattered:
+                raise self._range.refusal(f"{what} has that axis and another one as one")
+            made.append(replace(same[0], value=value, open=opened))
         return tuple(made)
 
     def _pair(self, names: Sequence[str], what: str) -> list[tuple[int, ...]]:
-        """Notes that values are one, and returns their shapes. Constants of fewer entries must be
-        the first ones of the others."""
+        """Notes that values are one, and returns their shapes."""
         for known, name in zip(self._names, names, strict=True):
             if known.setdefault(names[0], name) != name:
                 raise self._range.refusal(f"{what} reads another tensor for other extents")
-        largest = self._largest.constants.get(names[0])
-        for graph, name in zip(self._graphs, names, strict=True):
-            entries = graph.constants.get(name)
-            if (entries is None) is not (largest is None):
-                raise self._range.refusal(f"{what} reads a constant for some extents alone")
-            if entries is None or largest is None or entries is largest:
-                continue
-            if not self._begins(largest, entries, graph):
-                raise self._range.refusal(f"{what} reads constants that depend on the extent")
         return [graph.values[n].shape for graph, n in zip(self._graphs, names, strict=True)]
+
+    def _read(self, names: Sequence[str], what: str) -> str:
+        """Names what a node reads of values that are one. It is that of the largest extent, or in
+        place of a constant that depends on the extent what a node makes of that."""
+        self._pair(names, what)
+        name = names[0]
+        pairs = zip(self._graphs, names, strict=True)
+        entries = [found for graph, n in pairs if (found := graph.constants.get(n)) is not None]
+        if not entries or name in self._moved:
+            return self._moved.get(name, name)
+        if len(entries) < len(names):
+            raise self._range.refusal(f"{what} reads a constant for some extents alone")
+        given = zip(entries, self._graphs, strict=True)
+        if not all(each is entries[0] or self._begins(entries[0], each, of) for each, of in given):
+            stage = self._less(name, entries) or self._shifted(name, entries)
+            if stage is None:
+                raise self._range.refusal(f"{what} reads constants that depend on the extent")
+            self._moved[name] = self._made_of(name, stage)
+        return self._moved.get(name, name)
+
+    def _made_of(self, constant: str, stage: Stage) -> str:
+        """Adds a node that computes a stage of a constant and of what is spare."""
+        value = self._values[constant]
+        read = {each.tensor for each in _reads(stage.value)}
+        told = [each for each in self._spare if _told_name(each) in read]
+        inputs = (
+            Input("x", value.dtype, value.shape),
+            *(Input(_told_name(each), DType.I32, (1,)) for each in told),
+        )
+        made = self._added(f"{constant} moved", value.dtype, value.shape)
+        workload = Workload.of_program("moved", Program(inputs=inputs, stages=(stage,)))
+        names = (constant, *(self._spare_of(each).name for each in told))
+        self._moving.append(Node(workload, names, made.name))
+        return made.name
+
+    def _less(self, name: str, entries: Sequence[Array]) -> Stage | None:
+        """A constant of integers from which so many times what is spare is taken, as places that
+        follow those of a cache are."""
+        value, axes = self._values[name], _axes(entries[0].shape)
+        if value.dtype is not DType.I32:
+            return None
+        less = [entries[0][_first(each.shape)].astype(np.int64) - each for each in entries]
+        if any(np.ptp(each) for each in less):
+            return None
+        steps = self._steps_of([-int(each.flat[0]) for each in less])
+        if steps is None:
+            return None
+        made = self._without_spare(Read("x", axes), steps)
+        # What all extents have in common stays so for what nobody wants.
+        for op, ends in (
+            (BinaryOp.MAX, {int(each.min()) for each in entries}),
+            (BinaryOp.MIN, {int(each.max()) for each in entries}),
+        ):
+            if len(ends) == 1:
+                made = Binary(op, made, Integer(ends.pop()))
+        return Stage("c", axes, made, dtype=DType.I32)
+
+    def _shifted(self, name: str, entries: Sequence[Array]) -> Stage | None:
+        """A constant whose first entries stand further on in that of the largest extent by so many
+        times what is spare, as those of a mask do behind a cache."""
+        largest = entries[0]
+        for place in range(largest.ndim):
+            shifts = [_shift(largest, each, place) for each in entries]
+            found = [each for each in shifts if each is not None]
+            growth = self._grown([-each for each in found]) if len(found) == len(shifts) else None
+            if growth is None:
+                continue
+            axes = _axes(largest.shape)
+            spare = self._read_spare(growth.direction) * growth.step
+            moved = _inside(axes[place] + spare, largest.shape[place])
+            at = (*axes[:place], moved, *axes[place + 1 :])
+            return Stage("c", axes, Read("x", at), dtype=self._values[name].dtype)
+        return None
 
     def _begins(self, largest: Array, entries: Array, graph: Graph) -> bool:
         """Returns whether a constant has the first entries of that of the largest extent along each
@@ -225,8 +407,11 @@ class _Overlay:
         most, own = (
             self._range.samples[self._graphs.index(each)] for each in (self._largest, graph)
         )
-        for axes in (1, 2):
-            shapes = [_split(each.shape, n, axes) for each, n in ((largest, most), (entries, own))]
+        for some in _sums(most):
+            shapes = [
+                _split(each.shape, [_dot(of, extents) for of in some])
+                for each, extents in ((largest, most), (entries, own))
+            ]
             if all(shapes):
                 pairs.append((largest.reshape(shapes[0]), entries.reshape(shapes[1])))
         return any(
@@ -242,14 +427,24 @@ class _Overlay:
     def _grown(self, extents: Sequence[int]) -> _Growth | None:
         """Returns how an extent grows; None where that is unevenly, as if it is the product of
         two open axes."""
-        one, two, *_ = self._range.samples
-        step, rest = divmod(extents[0] - extents[1], one - two)
-        more = extents[0] - step * one
-        grows = all(
-            step * open_ + more == extent
-            for open_, extent in zip(self._range.samples, extents, strict=True)
-        )
-        return None if rest or step < 0 or not grows else _Growth(step, more)
+        steps = self._steps_of(extents)
+        if steps is None or min(steps) < 0:
+            return None
+        return _Growth(steps, extents[0] - _dot(steps, self._range.most))
+
+    def _steps_of(self, numbers: Sequence[int]) -> tuple[int, ...] | None:
+        """Counts how many times each open extent numbers grow; None where that is unevenly."""
+        most, *apart, _ = self._range.samples
+        steps = []
+        for place, (extents, number) in enumerate(zip(apart, numbers[1:], strict=False)):
+            step, rest = divmod(numbers[0] - number, most[place] - extents[place])
+            if rest:
+                return None
+            steps.append(step)
+        more = numbers[0] - _dot(steps, most)
+        samples = zip(self._range.samples, numbers, strict=True)
+        grows = all(_dot(steps, extents) + more == number for extents, number in samples)
+        return tuple(steps) if grows else None
 
     def _growth(self, extents: Sequence[int], what: str) -> _Growth:
         growth = self._grown(extents)
@@ -266,10 +461,6 @@ class _Overlay:
         """True if an axis is several, one of which is open: two heads of 64 rows as 128."""
         return any(each is None or each.step > 1 for each in self._growths(shapes, what))
 
-    def _is_prefix(self, shape: tuple[int, ...], place: int, count: int) -> bool:
-        """Returns whether what is there are the first entries."""
-        return count == 1 and prod(shape[:place]) == 1
-
     # Nodes.
 
     def _node(self, *nodes: Node) -> Node:
@@ -277,8 +468,10 @@ class _Overlay:
         what = f"node {node.label or node.output!r}"
         if len({(type(each.op), len(each.inputs)) for each in nodes}) > 1:
             raise self._range.refusal(f"{what} is another operation for other extents")
-        for names in zip(*(each.inputs for each in nodes), strict=True):
-            self._pair(names, what)
+        read_names = tuple(
+            self._read(names, what) for names in zip(*(each.inputs for each in nodes), strict=True)
+        )
+        node = replace(node, inputs=read_names)
         shapes = self._pair([each.output for each in nodes], what)
         if isinstance(node.op, View):
             may_be = node.inputs[0] in self._scattered or self._is_moved(nodes, shapes, what)
@@ -290,9 +483,9 @@ class _Overlay:
         if is_scattered:
             self._scattered.add(node.output)
         workloads = [op for op in ops if isinstance(op, Workload)]
-        op = self._workload(workloads, what, is_scattered=is_scattered)
-        told = len(op.tensors) > len(workloads[0].tensors)
-        return replace(node, op=op, inputs=(*node.inputs, *((self._spare.name,) if told else ())))
+        op, told = self._workload(workloads, what, is_scattered=is_scattered)
+        names = (self._spare_of(direction).name for direction in told)
+        return replace(node, op=op, inputs=(*node.inputs, *names))
 
     def _is_scattered(self, shapes: Sequence[tuple[int, ...]], what: str, *, is_read: bool) -> bool:
         """True if what is there of an output may lie elsewhere than along its axes from 0 on."""
@@ -307,22 +500,25 @@ class _Overlay:
         have become one axis, and that the view is right is what trying it shows."""
         before = [g.values[n.inputs[0]].shape for g, n in zip(self._graphs, nodes, strict=True)]
 
-        def opened(of: Sequence[tuple[int, ...]]) -> list[tuple[int, int]]:
+        def opened(of: Sequence[tuple[int, ...]]) -> list[tuple[tuple[int, ...], int]]:
             """The open axes, each with the entries that it has behind it."""
-            return [
-                ((growth.step if growth else -1) * prod(of[0][place + 1 :]), prod(of[0][:place]))
-                for place, growth in enumerate(self._growths(of, what))
-                if growth is None or growth.step
-            ]
+            found = []
+            for place, growth in enumerate(self._growths(of, what)):
+                if growth is None or growth.step:
+                    behind = prod(of[0][place + 1 :])
+                    steps = growth.steps if growth else (-1,)
+                    found.append((tuple(step * behind for step in steps), prod(of[0][:place])))
+            return found
 
         return opened(before) != opened(shapes)
 
     def _workload(
         self, workloads: Sequence[Workload], what: str, *, is_scattered: bool
-    ) -> Workload:
+    ) -> tuple[Workload, Sequence[_Direction]]:
+        """The workload of the whole range, and of which sums it is told what is spare."""
         largest = workloads[0]
         if len({each.key for each in workloads}) == 1:
-            return largest
+            return largest, ()
         if len({(w.operator.name, w.epilogue, w.constant) for w in workloads}) > 1:
             raise self._range.refusal(f"{what} is another operation for other extents")
         attending = [attention_of(each.program) for each in workloads]
@@ -331,25 +527,37 @@ class _Overlay:
         programs = [each.program for each in workloads]
         steps = self._steps(programs, what)
         whole = self._bounded(self._computing(programs, what), steps, what)
-        parts = 0 if is_scattered else self._parts(programs[0], steps)
+        parts, along = (0, None) if is_scattered else self._parts(programs[0], steps)
         if whole == programs[0] and not parts:
-            return largest
-        if whole == programs[0] and not isinstance(largest, ProgramWorkload):
-            return replace(largest, spare=parts)
+            return largest, ()
+        if whole == programs[0] and not isinstance(largest, ProgramWorkload) and along:
+            return replace(largest, spare=parts), (along,)
         name = largest.name if isinstance(largest, ProgramWorkload) else largest.operator.name
-        inputs = (*whole.inputs, TOLD)
-        spare = Spare(SPARE, parts) if parts else None
-        return Workload.of_program(name, replace(whole, inputs=inputs, spare=spare))
+        read = {each.tensor for stage in whole.stages for each in _reads(stage.value)}
+        # The last one says what is spare of the output.
+        told = [each for each in self._spare if each != along and _told_name(each) in read]
+        told += [along] if along else []
+        inputs = (*whole.inputs, *(Input(_told_name(each), DType.I32, (1,)) for each in told))
+        spare = Spare(_told_name(along), parts) if along else None
+        return Workload.of_program(name, replace(whole, inputs=inputs, spare=spare)), told
 
-    def _attention(self, workloads: Sequence[Workload], what: str) -> Workload:
+    def _attention(
+        self, workloads: Sequence[Workload], what: str
+    ) -> tuple[Workload, Sequence[_Direction]]:
         given = [found for each in workloads if (found := attention_of(each.program)) is not None]
         rows = self._growth([each.m for each in given], what)
         keys = self._growth([each.n for each in given], what)
         alike = {replace(each, m=given[0].m, n=given[0].n) for each in given}
         if len(given) < len(workloads) or len(alike) > 1 or {rows.step, keys.step} - {0, 1}:
             raise self._range.refusal(f"{what} attends otherwise for other extents")
-        made = replace(given[0], spare_keys=bool(keys.step), spare_rows=bool(rows.step))
-        return Workload.of_program("attention", attention(made))
+        told = dict.fromkeys(each.direction for each in (keys, rows) if each.step)
+        made = replace(
+            given[0],
+            spare_keys=bool(keys.step),
+            spare_rows=bool(rows.step),
+            spare_apart=len(told) > 1,
+        )
+        return Workload.of_program("attention", attention(made)), tuple(told)
 
     def _computing(self, programs: Sequence[Program], what: str) -> Program:
         """The program of the largest extent, in which numbers that depend on the extent are
@@ -400,20 +608,35 @@ class _Overlay:
         inverses = [1 / each for each in values if each]
         for numbers, is_inverse in ((values, False), (inverses, True)):
             whole = [round(each) for each in numbers]
-            growth = self._grown(whole) if len(whole) == len(values) else None
+            steps = self._steps_of(whole) if len(whole) == len(values) else None
             near = all(isclose(a, b, rel_tol=1e-6) for a, b in zip(whole, numbers, strict=True))
-            if growth is None or not near:
+            if steps is None or not near:
                 continue
-            spare = Read(SPARE, (Integer(0),))
-            found = Integer(whole[0]) - spare * growth.step
+            found = self._without_spare(Integer(whole[0]), steps)
             if isinstance(values[0], int):
                 return found
             return Real(1.0) / Cast(found) if is_inverse else Cast(found)
         return None
 
-    def _steps(self, programs: Sequence[Program], what: str) -> dict[tuple[str, str], int]:
-        """Maps a stage and an axis of it that grows, by their names, to its step."""
-        steps: dict[tuple[str, str], int] = {}
+    def _without_spare(self, number: Expression, steps: tuple[int, ...]) -> Expression:
+        """A number at the largest extents as that at those of a run, which grows by so much."""
+        if min(steps) >= 0:
+            growth = _Growth(steps, 0)
+            return number - self._read_spare(growth.direction) * growth.step
+        for place, step in enumerate(steps):
+            if step:
+                one = tuple(int(place == each) for each in range(len(steps)))
+                number = number - self._read_spare(one) * step
+        return number
+
+    def _read_spare(self, direction: _Direction) -> Read:
+        """Reads what is spare of a sum, in an expression."""
+        self._spare_of(direction)
+        return Read(_told_name(direction), (Integer(0),))
+
+    def _steps(self, programs: Sequence[Program], what: str) -> "_Steps":
+        """Maps a stage and an axis of it that grows, by their names, to its growth."""
+        steps: dict[tuple[str, str], _Growth] = {}
         for stages in zip(*(each.stages for each in programs), strict=True):
             axes = zip(*((*stage.axes, *stage.over) for stage in stages), strict=True)
             for same in axes:
@@ -421,21 +644,17 @@ class _Overlay:
                 if growth is None and same[0] in stages[0].over:
                     raise self._range.refusal(f"{what} reduces along several of that axis at once")
                 if growth is not None and growth.step:
-                    steps[stages[0].name, same[0].name] = growth.step
+                    steps[stages[0].name, same[0].name] = growth
         return steps
 
-    def _bounded(
-        self, program: Program, steps: Mapping[tuple[str, str], int], what: str
-    ) -> Program:
+    def _bounded(self, program: Program, steps: "_Steps", what: str) -> Program:
         """Terms of reductions that are beyond an open axis count for nothing."""
         stages = tuple(self._bounded_stage(stage, steps, what) for stage in program.stages)
         return replace(program, stages=stages)
 
-    def _bounded_stage(
-        self, stage: Stage, steps: Mapping[tuple[str, str], int], what: str
-    ) -> Stage:
+    def _bounded_stage(self, stage: Stage, steps: "_Steps", what: str) -> Stage:
         opened = [
-            (axis, step) for axis in stage.over if (step := steps.get((stage.name, axis.name)))
+            (axis, growth) for axis in stage.over if (growth := steps.get((stage.name, axis.name)))
         ]
         if not opened:
             return stage
@@ -445,59 +664,69 @@ class _Overlay:
         neutral = NEUTRAL.get((stage.reducer, stage.dtype)) if stage.reducer else None
         if neutral is None or stage.is_ordered:
             raise self._range.refusal(f"{what} takes values along that axis one after another")
-        spare = Read(SPARE, (Integer(0),))
-        are_there = tuple(
-            Comparison(CompareOp.LT, axis + (spare * step if step > 1 else spare), axis.extent)
-            for axis, step in opened
-        )
-        return replace(stage, value=Choice(are_there, stage.value, neutral))
+        are_there = []
+        for axis, growth in opened:
+            spare: Expression = self._read_spare(growth.direction)
+            spare = spare * growth.step if growth.step > 1 else spare
+            are_there.append(Comparison(CompareOp.LT, axis + spare, axis.extent))
+        return replace(stage, value=Choice(tuple(are_there), stage.value, neutral))
 
-    def _parts(self, program: Program, steps: Mapping[tuple[str, str], int]) -> int:
-        """The parts of the output of which some may be spare; 0 where all of it is computed."""
+    def _parts(self, program: Program, steps: "_Steps") -> tuple[int, _Direction | None]:
+        """The parts of the output of which some may be spare, as the sum of dimensions says; 0
+        where all of it is computed."""
         output = program.output
         in_order = program.is_ordered or is_recurrent(program)
         if output.dtype is DType.I32 or program.updates or in_order:
-            return 0
+            return 0, None
         opened = [
-            (place, step)
+            (place, growth)
             for place, axis in enumerate(output.axes)
-            if (step := steps.get((output.name, axis.name)))
+            if (growth := steps.get((output.name, axis.name)))
         ]
         if not opened:
-            return 0
-        (place, step), *others = opened
+            return 0, None
+        (place, growth), *others = opened
         extent = output.shape[place]
-        if extent % step or not self._is_prefix(output.shape, place, 1 + len(others)):
-            return 0
-        return extent // step
+        alone = not others or growth.direction not in (each.direction for _, each in others)
+        if extent % growth.step or prod(output.shape[:place]) > 1 or not alone:
+            return 0, None
+        return extent // growth.step, growth.direction
 
 
-def widened(range_: ExtentRange, imported_at: Callable[[int], Graph]) -> ExtentRange:
-    """The range up to the next multiple of 4, where the model attends and can be imported for it:
-    attention is one kernel where rows of scores are whole vectors."""
-    wide = replace(range_, most=range_.most + -range_.most % STEP)
-    if wide == range_:
-        return range_
+_Steps: TypeAlias = Mapping[tuple[str, str], _Growth]
+
+
+def widened(ranges: ExtentRanges, imported_at: Callable[..., Graph]) -> ExtentRanges:
+    """The ranges up to the next multiples of 4, where the model attends and can be imported for
+    them: attention is one kernel where rows of scores are whole vectors."""
+    wide = ExtentRanges(
+        tuple(replace(each, most=each.most + -each.most % STEP) for each in ranges.ranges)
+    )
+    if wide == ranges:
+        return ranges
     try:
-        graph = fused(imported_at(wide.most))
+        graph = fused(imported_at(*wide.most))
     except (InvalidInput, UnsupportedModel):
-        return range_
+        return ranges
     programs = (node.op.program for node in graph.nodes if isinstance(node.op, Workload))
-    return wide if any(map(attention_of, programs)) else range_
+    return wide if any(map(attention_of, programs)) else ranges
 
 
-def refuse_wrong_extent(graph: Graph, imported: Graph, extent: int, range_: ExtentRange) -> None:
-    """Raises UnsupportedModel where the graph of a range computes something else for an extent than
-    the model that was imported for it. What inputs have beyond it is no number, or the least that
-    chooses a row; what kernels leave out is no number, either."""
-    spare = range_.most - extent
+def refuse_wrong_extent(
+    graph: Graph, imported: Graph, extents: Extents, ranges: ExtentRanges
+) -> None:
+    """Raises UnsupportedModel where the graph of ranges computes something else for some extents
+    than the model that was imported for them. What inputs have beyond them is no number, or the
+    least that chooses a row; what kernels leave out is no number, either."""
+    spare = tuple(most - own for most, own in zip(ranges.most, extents, strict=True))
+    shown = str(*extents) if len(extents) == 1 else ranges.shown(extents)
     own = {port.name: imported.values[port.value].shape for port in imported.outputs}
     for port in graph.outputs:
         shape = list(graph.values[port.value].shape)
-        if port.open is not None:
-            shape[port.open.place] -= port.open.step * spare
+        for each in port.open:
+            shape[each.place] -= each.step * spare[each.axis]
         if own.get(port.name) != tuple(shape):
-            raise range_.refusal(f"an extent of output {port.name!r} is another one at {extent}")
+            raise ranges.refusal(f"an extent of output {port.name!r} is another one at {shown}")
     for way in Way:
         feeds = seeded_feeds(imported, way)
         right = evaluate(imported, feeds)
@@ -506,15 +735,17 @@ def refuse_wrong_extent(graph: Graph, imported: Graph, extent: int, range_: Exte
             if _is_off(made[name], wanted, ROUNDED[way]):
                 node = _first_wrong(graph, fused(imported), feeds, spare)
                 due = f", as node {node} does something else there" if node else ""
-                raise range_.refusal(f"output {name!r} would be wrong at {extent}{due}")
+                raise ranges.refusal(f"output {name!r} would be wrong at {shown}{due}")
 
 
 def _is_off(entries: Array, right: Array, tolerance: float = TOLERANCE) -> bool:
-    first = entries[tuple(slice(0, each) for each in right.shape)]
+    first = entries[_first(right.shape)]
     return first.shape != right.shape or entries_off(first, right, tolerance) > 0
 
 
-def _first_wrong(graph: Graph, own: Graph, feeds: Mapping[str, Array], spare: int) -> str | None:
+def _first_wrong(
+    graph: Graph, own: Graph, feeds: Mapping[str, Array], spare: Extents
+) -> str | None:
     """Names the first node of the graph of a range that computes something else than the graph for
     one extent; None where that is none that both have. What may not lie in the first entries, as
     where heads and rows are one axis, is not compared."""
@@ -529,7 +760,7 @@ def _first_wrong(graph: Graph, own: Graph, feeds: Mapping[str, Array], spare: in
             continue
         extents = zip(entries.shape, wanted.shape, strict=True)
         is_first = isinstance(node.op, Workload) and node.op.spare_parts
-        alike = is_first or all(a - b in (0, spare) for a, b in extents)
+        alike = is_first or all(a - b in (0, *spare, sum(spare)) for a, b in extents)
         if alike and _is_off(entries, wanted):
             return repr(node.label or node.output)
     return None
@@ -546,15 +777,18 @@ def _noting(computed: list[tuple[Node, Array]]) -> Callable[[Node, Array], Array
 def _evaluated(
     graph: Graph,
     feeds: Mapping[str, Array],
-    spare: int,
+    spare: Extents,
     computed: list[tuple[Node, Array]] | None = None,
 ) -> dict[str, Array]:
     """Outputs, and in `computed` what each node makes."""
-    axis = graph.axes[0]
+    of_axes = zip((axis.input for axis in graph.axes), spare, strict=True)
+    told = dict((*of_axes, *((each.input, _dot(each.factors, spare)) for each in graph.sums)))
+    of_values = {graph.inputs[place].value: number for place, number in told.items()}
     padded = {
-        port.name: _padded(feeds[port.name], graph, port)
+        port.name: np.array([told[place]], np.int32)
+        if place in told
+        else _padded(feeds.get(port.name), graph, port)
         for place, port in enumerate(graph.inputs)
-        if place != axis.input
     }
     noting = _noting([] if computed is None else computed)
 
@@ -563,27 +797,73 @@ def _evaluated(
         if not parts:
             return noting(node, entries)
         made = np.array(entries, order="C")
-        made.reshape(parts, -1)[parts - spare :] = np.nan
+        made.reshape(parts, -1)[parts - of_values[node.inputs[-1]] :] = np.nan
         return noting(node, made)
 
-    told = {graph.inputs[axis.input].name: np.array([spare], np.int32)}
     with np.errstate(invalid="ignore"):
-        return evaluate(graph, {**padded, **told}, seen=left_out)
+        return evaluate(graph, padded, seen=left_out)
 
 
-def _padded(entries: Array, graph: Graph, port: GraphPort) -> Array:
-    shape = graph.values[port.value].shape
-    real = entries.dtype.kind == "f"
+def _padded(entries: Array | None, graph: Graph, port: GraphPort) -> Array:
+    """None for an input that has no entries, such as an empty cache."""
+    value = graph.values[port.value]
+    real = value.dtype is not DType.I32
     beyond = np.nan if real else (port.rows or (0, 0))[0]
-    made = np.full(shape, beyond, entries.dtype)
-    made[tuple(slice(0, extent) for extent in entries.shape)] = entries
+    made: Array = np.full(value.shape, beyond, NUMPY_DTYPES[value.dtype])
+    if entries is not None:
+        made[_first(entries.shape)] = entries
     return made
 
 
-def _split(shape: tuple[int, ...], extent: int, axes: int) -> tuple[int, ...] | None:
-    """A shape of one axis as [rest, extent] or [rest, extent, extent]; None where it is no such."""
-    rest, more = divmod(prod(shape), extent**axes)
-    return None if more or len(shape) != 1 else (rest, *(extent,) * axes)
+def _dot(factors: Sequence[int], extents: Sequence[int]) -> int:
+    return sum(n * extent for n, extent in zip(factors, extents, strict=True))
+
+
+def _told_name(direction: _Direction) -> str:
+    """The input of a program that says what is spare of a sum of dimensions."""
+    return SPARE if len(direction) == 1 else "_".join((SPARE, *map(str, direction)))
+
+
+def _reads(expression: Expression) -> Iterator[Read]:
+    return (part for part in parts(expression) if isinstance(part, Read))
+
+
+def _axes(shape: tuple[int, ...]) -> tuple[Axis, ...]:
+    return tuple(Axis(f"i{n}", Integer(extent)) for n, extent in enumerate(shape))
+
+
+def _first(shape: tuple[int, ...]) -> tuple[slice, ...]:
+    return tuple(slice(0, extent) for extent in shape)
+
+
+def _shift(largest: Array, entries: Array, place: int) -> int | None:
+    """Tells how far on along an axis a constant stands in that of the largest extent; None where it
+    does not."""
+    if entries.ndim != largest.ndim or any(
+        few > many for few, many in zip(entries.shape, largest.shape, strict=True)
+    ):
+        return None
+    for shift in range(largest.shape[place] - entries.shape[place] + 1):
+        at = list(_first(entries.shape))
+        at[place] = slice(shift, shift + entries.shape[place])
+        if np.array_equal(largest[tuple(at)], entries, equal_nan=entries.dtype.kind == "f"):
+            return shift
+    return None
+
+
+def _sums(extents: Extents) -> Iterator[tuple[_Direction, ...]]:
+    """Sums of dimensions that axes may have, which may be one axis: one alone, and two."""
+    count = len(extents)
+    ones = [tuple(int(place == each) for each in range(count)) for place in range(count)]
+    each = [*ones, (1,) * count] if count > 1 else ones
+    yield from ((one,) for one in each)
+    yield from product(each, repeat=2)
+
+
+def _split(shape: tuple[int, ...], extents: Sequence[int]) -> tuple[int, ...] | None:
+    """A shape of one axis as `[rest, *extents]`; None where it is no such."""
+    rest, more = divmod(prod(shape), prod(extents))
+    return None if more or len(shape) != 1 else (rest, *extents)
 
 
 def _inside(place: Expression, extent: int) -> Expression:

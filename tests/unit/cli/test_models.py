@@ -14,6 +14,7 @@ from cli.models.dimensions import (
     parse_constants,
     parse_dimensions,
     parse_ranges,
+    parse_sums,
     plan_choices,
 )
 from cli.models.importing import imported, is_language_model
@@ -36,7 +37,7 @@ from services.tuner.language.checkpoint import Seeded
 from services.tuner.language.planning import plan_decoder
 from services.tuner.schedules.registry import lite_space
 from tests.tiny_model import tiny_model
-from tests.unit.graph.models import parsed, written
+from tests.unit.graph.models import parsed, with_weights, written
 
 TINY = tiny_model()
 MATMUL, RELU = TINY.plan.kernels
@@ -80,11 +81,12 @@ def test_a_dimension_and_a_batch_may_have_ranges() -> None:
 @pytest.mark.parametrize(
     ("texts", "fault"),
     [
-        (("a=0..4",), "is no range; write --dim a=1..128"),
+        (("a=5..4",), "is no range; write --dim a=1..128"),
+        (("a=0..0",), "is no range; write --dim a=1..128"),
         (("a=4..4",), "is no range; write --dim a=4$"),
         (
-            ("a=1..4", "b=1..4", "c=1..4"),
-            "--dim a and --dim b are ranges already.* as in --dim c=1",
+            ("a=1..4", "b=1..4", "c=1..4", "d=1..4"),
+            "--dim a and --dim b and --dim c are ranges already.* as in --dim d=1",
         ),
     ],
 )
@@ -108,10 +110,44 @@ def test_the_first_axis_of_two_ranges_is_a_batch(tmp_path: Path, names: tuple[st
     assert [axis.name for axis in plan.axes] == ["n"]
 
 
-def test_two_ranges_without_a_batch_are_refused(tmp_path: Path) -> None:
-    fault = "--dim h=1..24 --dim w=1..24 are two ranges, and neither is the first .* --dim w=24"
+def test_two_ranges_without_a_batch_are_two_axes(tmp_path: Path) -> None:
+    (plan,) = two_ranges(tmp_path, "1, h, w", "h", "w").plans
+    assert plan.batch is None
+    assert [axis.name for axis in plan.axes] == ["h", "w"]
+
+
+def test_a_dimension_may_be_the_sum_of_others(tmp_path: Path) -> None:
+    ranges, others = parse_ranges(("past=0..20", "sequence=1..16", "batch=1", "t=past+sequence+2"))
+    sums, others = parse_sums(others, ranges)
+    assert others == ["past=20", "sequence=16", "batch=1"]
+    assert [each.extent({"past": 3, "sequence": 4}) for each in sums] == [9]
+    joined = """
+        joined (float[1, past, 8] x, float[1, sequence, 8] y, float[1, t, 8] z)
+            => (float[1, t, 8] sum)
+        { both = Concat<axis=1>(x, y) most = Concat<axis=1>(both, two) sum = Add(most, z) }
+    """
+    model = with_weights(joined, two=np.zeros((1, 2, 8), np.float32))
+    path = written(tmp_path, model)
+    sizes = parse_dimensions(others[:2])
+    made = imported(path, "j", sizes, tmp_path / "weights", print, ranges=ranges, sums=sums)
+    (plan,) = made.plans
+    assert plan.dimensions == {"past": 20, "sequence": 16}
+    shapes = {port.name: port.shape for port in plan.inputs}
+    assert shapes["z"] == (1, 38, 8)
+
+
+@pytest.mark.parametrize(
+    ("texts", "fault"),
+    [
+        (("past=0..20", "t=past+n"), "--dim t=past\\+n is a sum of 'n', .* --dim n=1..64 beside"),
+        (("past=0..20", "n=1,2", "t=past+n"), "is a sum of 'n', which has neither one extent"),
+        (("n=2", "t=n+1"), "is a sum, and no dimension has a range; write its extent"),
+    ],
+)
+def test_a_sum_of_what_has_no_extent_is_refused(texts: tuple[str, ...], fault: str) -> None:
+    ranges, others = parse_ranges(texts)
     with pytest.raises(InvalidInput, match=fault):
-        two_ranges(tmp_path, "1, h, w", "h", "w")
+        parse_sums(others, ranges)
 
 
 @pytest.mark.parametrize(

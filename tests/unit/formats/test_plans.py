@@ -22,6 +22,7 @@ from kernelzoo.domain.plan import (
     PlanCall,
     PlanMemory,
     PlanState,
+    PlanSum,
     PlanTensor,
     Port,
     PortDType,
@@ -81,6 +82,7 @@ def test_a_plan_reads_back_from_its_bytes_and_the_order_of_dimensions_does_not_m
 
 def test_a_plan_of_a_range_reads_back() -> None:
     assert read_plan(plan_bytes(RANGED)) == RANGED
+    assert read_plan(plan_bytes(TWO_AXES)) == TWO_AXES
     batched = _batch()
     assert read_plan(plan_bytes(batched)) == batched
     assert [each.name for each in batched.ranges] == ["sequence", "batch"]
@@ -160,6 +162,48 @@ BUCKETED = replace(
     ),
     axes=(replace(RANGED.axes[0], buckets=(PlanBucket(most=4, input=2, kernels=((0, 2),)),)),),
 )
+
+
+OF_BOTH = PlanSum(factors=(1, 1), input=3)
+TWO_AXES = replace(
+    RANGED,
+    needs=(Need.RANGES, Need.AXES),
+    dimensions={"batch": 1, "past": 8, "sequence": 16},
+    inputs=(
+        *RANGED.inputs,
+        Port(name="spare past", dtype=PortDType.INT32, shape=(1,), tensor=6),
+        Port(name="spare past+sequence", dtype=PortDType.INT32, shape=(1,), tensor=7),
+    ),
+    outputs=(
+        replace(
+            RANGED.outputs[0],
+            open=OpenPlace(place=1, axis=0, step=1),
+            also_open=(OpenPlace(place=2, axis=1, step=1),),
+        ),
+    ),
+    tensors=(*RANGED.tensors, replace(SPARE, at=640), replace(SPARE, at=704)),
+    memory=PlanMemory(weights=320, activations=768),
+    golden=replace(
+        RANGED.golden,
+        inputs=(
+            *RANGED.golden.inputs,
+            GoldenPart(name="spare past", offset=580, bytes=4),
+            GoldenPart(name="spare past+sequence", offset=584, bytes=4),
+        ),
+    ),
+    axes=(*RANGED.axes, PlanAxis(name="past", least=0, most=8, input=2)),
+    sums=(OF_BOTH,),
+)
+
+
+def _also(**changes: Any) -> Plan:
+    (output,) = TWO_AXES.outputs
+    changed = replace(output, also_open=(replace(output.also_open[0], **changes),))
+    return replace(TWO_AXES, outputs=(changed,))
+
+
+def _sum(**changes: Any) -> Plan:
+    return replace(TWO_AXES, sums=(replace(OF_BOTH, **changes),))
 
 
 def _bucket(**changes: Any) -> Plan:
@@ -269,7 +313,19 @@ FAULTS = {
     "dimension 'batch' is a batch, and no other one": replace(_batch(), axes=(), needs=()),
     "a plan needs 'ranges' if it has axes with some": replace(RANGED, needs=()),
     "dimension 'length' has a range and is none of the plan's": _axis(name="length"),
-    "dimension 'sequence' has no extent from 0 to 16": _axis(least=0),
+    "dimension 'sequence' has no extent from -1 to 16": _axis(least=-1),
+    "a plan needs 'axes' if several are open": replace(TWO_AXES, needs=(Need.RANGES,)),
+    "a sum of dimensions has the factors [1]": _sum(factors=(1,)),
+    "a sum of dimensions has the factors [0, 0]": _sum(factors=(0, 0)),
+    "a sum of dimensions names input 4; there are 4": _sum(input=4),
+    "a sum of dimensions has the input of another one": _sum(input=2),
+    "input ids says what is spare and must be int32": _sum(input=0),
+    "axis 1 of y is open twice for sequence": _also(place=1, axis=0),
+    "y names axis 3; there are 3": _also(place=3),
+    "axis 1 of y has fewer entries than past may leave out": _also(place=1),
+    "y has no first open axis": replace(
+        TWO_AXES, outputs=(replace(TWO_AXES.outputs[0], open=None),)
+    ),
     "dimension 'sequence' has no extent from 1 to 15": _axis(most=15),
     "dimension 'sequence' names input 2; there are 2": _axis(input=2),
     "input ids says what is spare and must be int32[1]": _axis(input=0),
@@ -283,8 +339,7 @@ FAULTS = {
     "call 0 (embed) writes over what is spare of a bucket": replace(
         BUCKETED, tensors=(*BUCKETED.tensors[:6], replace(SPARE, at=64))
     ),
-    "axis 2 of y is open behind others of several entries": _open(place=2),
-    "axis 3 of y is open behind": _open(place=3),
+    "a plan needs 'axes' if several are open or one is not the first": _open(place=2),
     "axis 1 of y names dimension 1; there are 1": _open(axis=1),
     "axis 1 of y has fewer entries than sequence may leave out": _open(step=2),
     "model name '../etc' is malformed": replace(PLAN, model="../etc"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import ModelProto, parser
+from onnx import ModelProto, numpy_helper, parser
 from onnx.reference import ReferenceEvaluator
 
 from services.tuner.graph.evaluate import evaluate
@@ -19,6 +19,13 @@ HEAD = '<ir_version: 8, opset_import: ["" : {opset}]>\n'
 
 def parsed(text: str, opset: int = 17) -> ModelProto:
     model: ModelProto = parser.parse_model(HEAD.format(opset=opset) + text)
+    return model
+
+
+def with_weights(text: str, **weights: NDArray[np.float32]) -> ModelProto:
+    model = parsed(text, 18)
+    for name, entries in weights.items():
+        model.graph.initializer.append(numpy_helper.from_array(entries, name))
     return model
 
 

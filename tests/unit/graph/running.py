@@ -1,6 +1,6 @@
 """Carries plans out: one as a page does, in one memory of wasmtime, or several call by call."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from kernelzoo.domain.plan import (
     ALIGNMENT_BYTES,
     GoldenPart,
     Plan,
+    PlanAxis,
     PlanBucket,
     PlanCall,
     Port,
@@ -71,26 +72,27 @@ class Runner:
         return weight
 
     def _every_call(self) -> Iterator[PlanCall]:
-        buckets = [bucket for axis in self._plan.axes for bucket in axis.buckets]
-        for each in (None, *buckets):
+        buckets = [(axis, bucket) for axis in self._plan.axes for bucket in axis.buckets]
+        for each in ((), *((pair,) for pair in buckets)):
             yield from self._calls(each)
 
-    def _calls(self, bucket: PlanBucket | None) -> Iterator[PlanCall]:
-        """The calls of a run of a bucket, or of the largest extents."""
-        replaced = dict(bucket.kernels) if bucket else {}
+    def _calls(self, buckets: Sequence[tuple[PlanAxis, PlanBucket]]) -> Iterator[PlanCall]:
+        """The calls of a run of these buckets, one of an axis at most."""
         for call in self._plan.calls:
-            kernel = replaced.get(call.kernel)
-            if bucket is None or kernel is None:
-                yield call
-                continue
-            *others, _, output = call.tensors
-            told = self._plan.inputs[bucket.input].tensor
-            yield replace(call, kernel=kernel, tensors=(*others, told, output))
+            yield next(filter(None, (self._shorter(call, *each) for each in buckets)), call)
+
+    def _shorter(self, call: PlanCall, axis: PlanAxis, bucket: PlanBucket) -> PlanCall | None:
+        kernel = dict(bucket.kernels).get(call.kernel)
+        *others, told, output = call.tensors
+        if kernel is None or told != self._plan.inputs[axis.input].tensor:
+            return None
+        told = self._plan.inputs[bucket.input].tensor
+        return replace(call, kernel=kernel, tensors=(*others, told, output))
 
     def run(self, feeds: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         for port in self._plan.inputs:
             self._memory.place(self._address(port.tensor), feeds[port.name])
-        for call in self._calls(self._bucket(feeds)):
+        for call in self._calls(self._buckets(feeds)):
             artifact = self._artifacts[call.kernel]
             layouts = {each.tensor: each.layout for each in artifact.manifest.layouts}
             pointers = []
@@ -102,11 +104,12 @@ class Runner:
             self._run(artifact, pointers, self._functions[call.kernel])
         return {port.name: self._output(port) for port in self._plan.outputs}
 
-    def _bucket(self, feeds: Mapping[str, NDArray[Any]]) -> PlanBucket | None:
+    def _buckets(self, feeds: Mapping[str, NDArray[Any]]) -> list[tuple[PlanAxis, PlanBucket]]:
+        found = []
         for axis in self._plan.axes:
             extent = axis.most - int(feeds[self._plan.inputs[axis.input].name][0])
-            return next((each for each in axis.buckets if extent <= each.most), None)
-        return None
+            found += [(axis, each) for each in axis.buckets if extent <= each.most][:1]
+        return found
 
     def _address(self, number: int) -> int:
         tensor = self._plan.tensors[number]

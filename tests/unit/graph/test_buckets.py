@@ -1,23 +1,31 @@
 """Kernels of fewer rows compute the first rows of those of the largest extent."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from kernelzoo.domain.plan import PlanAxis
+from kernelzoo.domain.plan import PlanAxis, PortDType
 from kernelzoo.domain.workload import Workload
 from kernelzoo.numerics.stages import run_program
 from services.tuner.graph.buckets import bucket_ends, bucket_workloads
-from services.tuner.graph.graph import Graph, Node
+from services.tuner.graph.graph import Graph, GraphPort, Node
 from tests.unit.tuner.test_spare import LONGEST, TOLERANCE, WORKLOADS, heads, told
 
-AXIS = PlanAxis(name="sequence", least=1, most=LONGEST, input=0)
+AXIS = PlanAxis(name="sequence", least=1, most=LONGEST, input=1)
 HELD = (*WORKLOADS[:3], heads(), heads("scale", "bias"))
 """Others read a tensor that would lie otherwise with fewer rows, or take no time."""
 
 
 def _graph(*workloads: Workload) -> Graph:
-    nodes = tuple(Node(each, (), each.key) for each in workloads)
-    return Graph(inputs=(), outputs=(), values={}, constants={}, nodes=nodes)
+    """They are told what is spare of the sequence, the second dimension."""
+    ports = tuple(GraphPort(name, PortDType.INT32, name) for name in ("other", "spare"))
+    nodes = tuple(Node(each, ("spare",), each.key) for each in workloads)
+    return Graph(inputs=ports, outputs=(), values={}, constants={}, nodes=nodes)
+
+
+def test_what_is_told_of_another_dimension_has_no_bucket_of_this() -> None:
+    assert bucket_workloads(_graph(*HELD), replace(AXIS, input=0), 16) == {}
 
 
 def test_products_and_attention_have_kernels_of_fewer_rows_and_others_have_none() -> None:

@@ -20,7 +20,7 @@ def scored(
     masked. `parameters` are those of the workload, flat."""
     head, row, column = at
     entry = head * (given.m * given.n) + row * given.n + column
-    last = len(parameters) - 1 - given.is_told_spare
+    last = len(parameters) - 1 - len(given.told)
     extra = parameters[last - len(given.epilogue) : last]
     for name, buffer in zip(given.epilogue, extra, strict=True):
         kind = SCORED[name]

@@ -103,12 +103,13 @@ class _AttentionNest:
         head, group = frame.delinearize(place, parts)
         body: ir.Block = (*self._packed(head), *self._blocks(head, group))
         body = ir.allocated((self.keys, self.values, self.queries, self.scores, self.shares), body)
-        for name, most, told in (
-            (KEYS, given.n, given.spare_keys),
-            (ROWS, given.m, given.spare_rows),
+        told = self.parameters[-1 - len(given.told) : -1]
+        for name, most, spares, spare in (
+            (KEYS, given.n, given.spare_keys, told[:1]),
+            (ROWS, given.m, given.spare_rows, told[-1:]),
         ):
-            if told:
-                count = ir.whole(most) - self.parameters[-2][0]
+            if spares:
+                count = ir.whole(most) - spare[0][0]
                 body = (ir.let(name, count, most, body),)
         return ir.program(self.parameters, "slice", slices, frame.enclose(body))
 
