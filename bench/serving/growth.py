@@ -1,9 +1,10 @@
 """Measures what a zoo of ten million measurements takes longer for than one of a million: nothing
 should.
 
-Both are made by SQL in one server (`filled_zoo`), and asked in turns, so that what else the machine
-does hits both. A part's times are medians of repeats, and their ratio says nothing where both are
-below `FLOOR_MS`: there the time is that of Python, sockets and turns of the processor. Where the
+Both are made by SQL in one server (`filled_zoo`), and asked in turns, each first in every other
+round, so that what else the machine does hits both. A part's times are medians of the rounds, and
+its ratio is the median of theirs; it says nothing where both times are below `FLOOR_MS`: there the
+time is that of Python, sockets and turns of the processor. Where the
 larger zoo has more to answer, up to the limit of the list, or more to remove, up to a batch, the
 ratio is that of times for as much: `amount` is how many times as many bytes or rows there were.
 
@@ -13,7 +14,7 @@ and a bound. Add a function there for another kind of question.
 
 import tempfile
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from itertools import groupby
 from pathlib import Path
@@ -29,7 +30,7 @@ from cli.terminal import note
 
 SIZES = (1_000_000, 10_000_000)
 ROUNDS = 15
-LEAST_ROUNDS = 3
+LEAST_ROUNDS = 5
 ENOUGH_S = 6.0
 """Spent on one part, after which no more than `LEAST_ROUNDS` of it are begun."""
 SAME = 1.2
@@ -78,7 +79,8 @@ def _row(zoos: Sequence[FilledZoo], parts: Sequence[Part], rounds: int) -> dict[
     """Medians in ms, `None` where there was no answer, as for `amount` and `ratio`: how many times
     as much the last answered as the first, and how many times as long it took for as much."""
     note(parts[0].what)
-    medians = _medians(parts, rounds)
+    asked = _asked_in_turns(parts, rounds)
+    medians = [_middle(each) if each else None for each in asked]
     first, last = medians[0], medians[-1]
     times = {
         f"{zoo.measurements} ms": None if found is None else found.elapsed_ms
@@ -89,27 +91,32 @@ def _row(zoos: Sequence[FilledZoo], parts: Sequence[Part], rounds: int) -> dict[
         "name": parts[0].what,
         **times,
         "amount": last.amount / first.amount if first and last and first.amount else None,
-        "ratio": _ratio(first, last) if first and last else None,
+        "ratio": _ratio(first, last, zip(asked[0], asked[-1], strict=True))
+        if first and last
+        else None,
         "bound_ms": parts[0].bound_ms,
         "within": "yes" if last is not None and last.elapsed_ms <= parts[0].bound_ms else "no",
     }
 
 
-def _ratio(first: Asked, last: Asked) -> float | None:
-    """`None` where both are below `FLOOR_MS`."""
+def _ratio(first: Asked, last: Asked, rounds: Iterable[tuple[Asked, Asked]]) -> float | None:
+    """`None` where both medians are below `FLOOR_MS`. Rounds are compared one by one: what slows
+    the machine down for some of them changes times, and hardly their ratio."""
     if max(first.elapsed_ms, last.elapsed_ms) < FLOOR_MS:
         return None
     more = max(1.0, last.amount / first.amount) if first.amount else 1.0
-    return last.elapsed_ms / first.elapsed_ms / more
+    return median(large.elapsed_ms / small.elapsed_ms for small, large in rounds) / more
 
 
-def _medians(parts: Sequence[Part], rounds: int) -> list[Asked | None]:
-    """The first round, in which pages are read and plans are made, is not counted."""
+def _asked_in_turns(parts: Sequence[Part], rounds: int) -> list[list[Asked]]:
+    """Asks each part in each round, and gives none of one that failed. The first round, in which
+    pages are read and plans are made, is not counted."""
     found: list[list[Asked]] = [[] for _ in parts]
     failed: set[int] = set()
     spent_ms = 0.0
     for number in range(rounds + 1):
-        for place, part in enumerate(parts):
+        turns = list(enumerate(parts))
+        for place, part in turns if number % 2 else reversed(turns):
             if place in failed:
                 continue
             try:
@@ -122,10 +129,7 @@ def _medians(parts: Sequence[Part], rounds: int) -> list[Asked | None]:
             found[place].append(asked)
         if number >= LEAST_ROUNDS and spent_ms > ENOUGH_S * 1e3:
             break
-    return [
-        None if place in failed else _middle(asked[1:] or asked)
-        for place, asked in enumerate(found)
-    ]
+    return [[] if place in failed else asked[1:] or asked for place, asked in enumerate(found)]
 
 
 def _middle(asked: Sequence[Asked]) -> Asked:
