@@ -57,6 +57,7 @@ def with_json(group: TyperGroup, path: Words = ()) -> Iterator[Words]:
             yield (*path, name)
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.usefixtures("job_id", "reached")
 def test_json_is_all_that_a_command_prints(
     http: TestClient, db: Connection, tmp_path: Path
