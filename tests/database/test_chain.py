@@ -136,6 +136,20 @@ def test_an_architecture_serves_what_loses_least_on_most_of_its_classes(
     assert served(http, unseen)["level"] == "common"
 
 
+@pytest.mark.parametrize(("malicious_share", "chosen"), [(0.0, THIRD), (0.2, SECOND)])
+def test_one_class_of_five_does_not_decide_for_its_family_where_a_fifth_may_lie(
+    http: TestClient, db: Connection, malicious_share: float, chosen: Candidate
+) -> None:
+    """Attack: a class that calls the best kernel of all the others a hundred times as slow."""
+    honest, lies = {SECOND: 500.0, THIRD: 550.0}, {SECOND: 50_000.0, THIRD: 500.0}
+    for cores, times in ((1, honest), (2, honest), (3, honest), (4, honest), (5, lies)):
+        vote(db, open_agent(http, **on(logical_cores=cores)), times)
+    aggregate_by_family(db, replace(RULE, malicious_share=malicious_share))
+    hardware = Hardware(cpu_architecture="x86", logical_cores=8, gpu_vendor="", gpu_architecture="")
+    entry = served(http, f"{hardware.device_id}:r1-0:{SIMD}", hardware=hardware)
+    assert (entry["level"], entry["kernel"]["candidate"]) == ("architecture", chosen.candidate_id)
+
+
 def test_classes_with_the_nearest_primitive_vector_speak_for_their_family(
     http: TestClient, db: Connection
 ) -> None:
