@@ -13,7 +13,7 @@ from kernelzoo.domain.zoo import HitLevel
 from kernelzoo.store.chain import OfferRow, TimedKernelRow
 from kernelzoo.store.zoo import ServedRow
 
-ORDER = tuple(HitLevel)
+PLACES = {str(level): place for place, level in enumerate(HitLevel)}
 
 NEAR = 3.0
 """Octaves. From four on, the settings of the nearest winner lost more than the default did, by the
@@ -49,7 +49,7 @@ def choose(offers: Iterable[OfferRow]) -> dict[str, OfferRow]:
 
 def _rank(offer: OfferRow) -> tuple[int, float, str]:
     far = shape_distance(offer.workload_key, offer.neighbour) if offer.neighbour else 0.0
-    return ORDER.index(HitLevel(offer.level)), far, offer.neighbour
+    return PLACES[offer.level], far, offer.neighbour
 
 
 def answers(
