@@ -103,11 +103,11 @@ class ExtentRange:
     least: int
     most: int
 
-    def less(self, steps: int) -> int:
-        """An extent so many steps below the largest. Raises InvalidInput for a range that is too
-        short for them."""
-        step = STEP if self.most > STEP * (steps + 1) else 1
-        if self.most <= steps:
+    def less(self, steps: int, farthest: int) -> int:
+        """An extent so many steps below the largest, where another is `farthest` below. Raises
+        InvalidInput for a range that is too short for them."""
+        step = STEP if self.most > STEP * (farthest + 1) else 1
+        if self.most <= max(farthest, SAMPLES):
             extents = ",".join(map(str, range(self.least, self.most + 1)))
             raise InvalidInput(
                 f"--dim {self.name}={self.least}..{self.most} is a short range; write its extents "
@@ -140,13 +140,16 @@ class ExtentRanges:
     def samples(self) -> tuple[Extents, ...]:
         """The extents at which a model is imported: the largest, those of which one is smaller, and
         one of which all are. Raises InvalidInput for a range that is too short for them."""
-        smaller = [each.less(1) for each in self.ranges]
+        # Others in each, so that no sum or product of them is what it would be by chance.
+        farthest = [2 + place for place in range(len(self.ranges))]
+        smaller = [each.less(1, far) for each, far in zip(self.ranges, farthest, strict=True)]
         apart = [
             (*self.most[:place], less, *self.most[place + 1 :])
             for place, less in enumerate(smaller)
         ]
-        # Others in each, so that no sum or product of them is what it would be by chance.
-        together = tuple(each.less(2 + place) for place, each in enumerate(self.ranges))
+        together = tuple(
+            each.less(far, far) for each, far in zip(self.ranges, farthest, strict=True)
+        )
         return self.most, *apart, together
 
     def shown(self, extents: Extents) -> str:

@@ -400,6 +400,9 @@ def test_only_the_first_axis_of_all_that_has_it_is_a_batch(tmp_path: Path) -> No
 
 
 def test_the_range_is_tried_at_lengths_of_every_remainder() -> None:
+    for most, step in ((4, 1), (12, 1), (13, 4), (64, 4)):
+        one = ExtentRanges((ExtentRange(name="n", least=1, most=most),))
+        assert one.samples == ((most,), (most - step,), (most - 2 * step,))
     for most in (13, 30, 64, 127):
         one = ExtentRanges((ExtentRange(name="n", least=1, most=most),))
         assert {each % 4 for (each,) in (*one.tried, *one.samples)} == {0, 1, 2, 3}
