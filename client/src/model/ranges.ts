@@ -89,7 +89,9 @@ function shapeOf(port: PortWire, feed: Feed, axes: Axes): readonly number[] {
   const own = (feed as Shaped).shape ?? (another === undefined ? inferred : shape);
   const fits =
     own.length === shape.length &&
-    own.every((size, i) => Number.isInteger(size) && (places.has(i) || size === shape[i])) &&
+    own.every((size, i) =>
+      places.has(i) ? size >= 0 && size <= (shape[i] as number) : size === shape[i],
+    ) &&
     productOf(own) === entries.length;
   if (fits) return own;
   throw unfit(port, feed, axes);
