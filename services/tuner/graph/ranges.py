@@ -366,7 +366,7 @@ class _Overlay:
         """A constant of integers from which so many times what is spare is taken, as places that
         follow those of a cache are."""
         value, axes = self._values[name], _axes(entries[0].shape)
-        if value.dtype is not DType.I32:
+        if value.dtype is not DType.I32 or not all(_is_within(each, entries[0]) for each in entries):
             return None
         less = [entries[0][_first(each.shape)].astype(np.int64) - each for each in entries]
         if any(np.ptp(each) for each in less):
@@ -839,12 +839,17 @@ def _first(shape: tuple[int, ...]) -> tuple[slice, ...]:
     return tuple(slice(0, extent) for extent in shape)
 
 
+def _is_within(entries: Array, largest: Array) -> bool:
+    """Returns whether one tensor has as many axes as another, none of them longer."""
+    return entries.ndim == largest.ndim and all(
+        few <= many for few, many in zip(entries.shape, largest.shape, strict=True)
+    )
+
+
 def _shift(largest: Array, entries: Array, place: int) -> int | None:
     """Tells how far on along an axis a constant stands in that of the largest extent; None where it
     does not."""
-    if entries.ndim != largest.ndim or any(
-        few > many for few, many in zip(entries.shape, largest.shape, strict=True)
-    ):
+    if not _is_within(entries, largest):
         return None
     for shift in range(largest.shape[place] - entries.shape[place] + 1):
         at = list(_first(entries.shape))

@@ -107,6 +107,32 @@ def test_an_extent_that_is_the_product_of_two_is_refused(tmp_path: Path) -> None
         planned(path, "nm")
 
 
+FILLED = """
+    filled (int64[n, 4] x) => (int64[20, 4] y)
+    {
+        first = Constant<value_ints=[0]>()
+        shape = Shape<start=0, end=1>(x)
+        extent = Squeeze(shape, first)
+        all = Constant<value = int64 {20}>()
+        none = Constant<value = int64 {0}>()
+        one = Constant<value = int64 {1}>()
+        left = Sub(all, extent)
+        numbers = Range(none, left, one)
+        column = Constant<value_ints=[-1, 1]>()
+        wide = Constant<value_ints=[1, 4]>()
+        rows = Reshape(numbers, column)
+        more = Expand(rows, wide)
+        y = Concat<axis=0>(x, more)
+    }
+"""
+
+
+def test_numbers_that_become_fewer_with_the_extent_are_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, parsed(FILLED, 18))
+    with pytest.raises(UnsupportedModel, match="no one plan serves n=1..12: node 'y' reads"):
+        planned(path, "n", (12,))
+
+
 def test_an_extent_that_no_input_tells_alone_is_refused(tmp_path: Path) -> None:
     text = "long (float[1, total, 8] x, float[1, n, 8] y) => (z, w) { z = Relu(x) w = Relu(y) }"
     path = written(tmp_path, parsed(text, 18))
