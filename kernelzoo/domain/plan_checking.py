@@ -304,6 +304,7 @@ def _refuse_open(plan: Plan, port: Port) -> None:
 
 def _refuse_sum(plan: Plan, sum_: PlanSum) -> None:
     what = "a sum of dimensions"
+    _require(len(plan.axes) > 1, f"{what} is in a plan where fewer than two have a range")
     fits = len(sum_.factors) == len(plan.axes) and all(each >= 0 for each in sum_.factors)
     _require(fits and any(sum_.factors), f"{what} has the factors {list(sum_.factors)}")
     _refuse_index(what, "input", sum_.input, len(plan.inputs))

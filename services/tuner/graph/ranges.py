@@ -366,7 +366,9 @@ class _Overlay:
         """A constant of integers from which so many times what is spare is taken, as places that
         follow those of a cache are."""
         value, axes = self._values[name], _axes(entries[0].shape)
-        if value.dtype is not DType.I32 or not all(_is_within(each, entries[0]) for each in entries):
+        if value.dtype is not DType.I32:
+            return None
+        if not all(_is_within(each, entries[0]) for each in entries):
             return None
         less = [entries[0][_first(each.shape)].astype(np.int64) - each for each in entries]
         if any(np.ptp(each) for each in less):

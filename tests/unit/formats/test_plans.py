@@ -315,6 +315,9 @@ FAULTS = {
     "dimension 'length' has a range and is none of the plan's": _axis(name="length"),
     "dimension 'sequence' has no extent from -1 to 16": _axis(least=-1),
     "a plan needs 'axes' if several are open": replace(TWO_AXES, needs=(Need.RANGES,)),
+    "a sum of dimensions is in a plan where fewer than two have a range": replace(
+        RANGED, sums=(PlanSum(factors=(1,), input=1),)
+    ),
     "a sum of dimensions has the factors [1]": _sum(factors=(1,)),
     "a sum of dimensions has the factors [0, 0]": _sum(factors=(0, 0)),
     "a sum of dimensions names input 4; there are 4": _sum(input=4),
