@@ -203,7 +203,13 @@ const CHUNKS = [300, 300, 300, 100].map((bytes, i) => {
 const WEIGHTS = new URL("http://host.test/weights.bin");
 
 /** Serves `file`; the first answers break off after so many bytes. */
-function host(t: TestContext, file: Uint8Array<ArrayBuffer>, breaks: number[], ranges = true) {
+function host(
+  t: TestContext,
+  file: Uint8Array<ArrayBuffer>,
+  breaks: number[],
+  ranges = true,
+  headers: Readonly<Record<string, string>> = {},
+) {
   const asked: string[] = [];
   t.mock.method(globalThis, "fetch", async (_: URL, init: RequestInit) => {
     const range = new Headers(init.headers).get("Range");
@@ -217,7 +223,7 @@ function host(t: TestContext, file: Uint8Array<ArrayBuffer>, breaks: number[], r
         else setTimeout(() => controller.error(new TypeError("connection lost")), 5);
       },
     });
-    return new Response(body, { status: from > 0 ? 206 : 200 });
+    return new Response(body, { status: from > 0 ? 206 : 200, headers });
   });
   return asked;
 }
@@ -242,6 +248,15 @@ for (const ranges of [true, false]) {
     assert.deepEqual(asked, ["all", "bytes=300-"]);
   });
 }
+
+test("a host that calls any file HTML is taken for a login page only where the file is too short", async (t) => {
+  const html = { "Content-Type": "text/html" };
+  const asked = host(t, FILE, [450], true, html);
+  assert.deepEqual(await streamed(), FILE);
+  assert.deepEqual(asked, ["all", "bytes=300-"], "the connection broke");
+  host(t, FILE.slice(0, 450), [], true, html);
+  await assert.rejects(streamed(), /answered with a page of HTML/);
+});
 
 test("a connection that breaks again and again goes on while it brings something", async (t) => {
   const asked = host(t, FILE, [350, 650, 950, 950]);

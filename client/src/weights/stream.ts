@@ -21,6 +21,8 @@ const NOTHING: Bytes = new Uint8Array();
 const TRIES = 4;
 const WAIT_MS = 500;
 
+class EndedEarly extends TypeError {}
+
 /**
  * Returns whether bytes have the digest. Pages on plain http cannot compute one, and take them for
  * right: anyone on the way may change what such pages are sent, the script that would compare
@@ -71,7 +73,7 @@ export async function filled(
   let held = buffer;
   for (let at = 0; at < bytes; ) {
     const part = await fill(new Uint8Array(held, at, bytes - at));
-    if (part.length === 0) throw new TypeError("the file ended early");
+    if (part.length === 0) throw new EndedEarly("the file ended early");
     heard?.();
     held = part.buffer;
     at += part.length;
@@ -106,7 +108,7 @@ async function* received(
       return part;
     } catch (cause) {
       // A host may call any file HTML, so that one is told of only where it is too short.
-      if (!isPage) throw cause;
+      if (!(isPage && cause instanceof EndedEarly)) throw cause;
       throw new KernelZooError("artifact", htmlSentence(url), cause);
     }
   };
