@@ -103,6 +103,16 @@ test("a kernel that traps on the page's thread is left to the worker, which tell
   assert.deepEqual([done.here, done.inWorker], [2, 3]);
 });
 
+test("runs that wait for the page's turn when their model is disposed of are the worker's to reject", async () => {
+  const { done, runs } = shortPlan(() => 4);
+  await runs.run([X]);
+  const waiting = [runs.run([X]), runs.run([X])];
+  runs.end();
+  done.turn();
+  await Promise.all(waiting);
+  assert.deepEqual([done.here, done.inWorker], [1, 2]);
+});
+
 test("a run that was stopped does not begin, and one whose calls are timed is the worker's", async () => {
   const { done, runs } = shortPlan(() => 0.01);
   const reason = new Error("enough");

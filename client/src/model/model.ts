@@ -278,9 +278,10 @@ export class Model<Types extends ModelTypes = AnyModel> {
 
   /** Ends the worker and gives its memory back. Runs that are under way are rejected. */
   async dispose(): Promise<void> {
-    const text = `${this.name} was disposed of. Open it again.`;
+    const over = new KernelZooError("run", `${this.name} was disposed of. Open it again.`);
+    this.#ready?.end?.(over);
     this.#ready = undefined;
-    this.#opener.close(new KernelZooError("run", text));
+    this.#opener.close(over);
     await this.#branches?.dispose();
   }
 

@@ -57,6 +57,11 @@ export class PageRuns implements Pick<WorkerClient, "run"> {
     return { feeds, outputs, times: untimed() };
   }
 
+  /** Leaves all further runs to the worker, those that wait for a turn included. */
+  end(): void {
+    this.#run = null;
+  }
+
   #began(startMs: number): void {
     this.#firstMs = Math.min(this.#firstMs, startMs);
     this.#turn ??= this.#ports.breathe().then(() => {
