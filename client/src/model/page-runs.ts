@@ -43,18 +43,18 @@ export class PageRuns implements Pick<WorkerClient, "run"> {
     let startMs = this.#ports.clock();
     for (; startMs - this.#firstMs >= TURN_MS; startMs = this.#ports.clock()) await this.#turn;
     options.signal?.throwIfAborted();
-    if (this.#run === null || options.timed) return this.#worker.run(feeds, options);
-    this.#began(startMs);
-    let outputs: readonly Stored[];
-    try {
-      outputs = this.#run(feeds);
-    } catch {
-      // The worker tells which kernel fails.
-      this.#run = null;
-      return this.#worker.run(feeds, options);
+    if (this.#run !== null && !options.timed) {
+      this.#began(startMs);
+      try {
+        const outputs = this.#run(feeds);
+        if (this.#short.areShort(this.#ports.clock() - startMs) === false) this.#run = null;
+        return { feeds, outputs, times: untimed() };
+      } catch {
+        // The worker tells which kernel fails.
+        this.#run = null;
+      }
     }
-    if (this.#short.areShort(this.#ports.clock() - startMs) === false) this.#run = null;
-    return { feeds, outputs, times: untimed() };
+    return this.#worker.run(feeds, options);
   }
 
   /** Leaves all further runs to the worker, those that wait for a turn included. */

@@ -55,8 +55,10 @@ function shapeText(port: PortWire, axes: Axes): string {
       const names = open.map(
         ({ axis, step }) => (step > 1 ? `${step}·` : "") + (axes[axis] as Axis).name,
       );
-      const grown = open.map(({ axis, step }) => step * (axes[axis] as Axis).most);
-      const more = grown.reduce((left, n) => left - n, extent);
+      const more = open.reduce(
+        (left, { axis, step }) => left - step * (axes[axis] as Axis).most,
+        extent,
+      );
       return [...names, ...(more > 0 ? [more] : [])].join("+");
     })
     .join("×");
@@ -64,14 +66,14 @@ function shapeText(port: PortWire, axes: Axes): string {
 
 /** The refusal of a feed that has no shape that an input takes. */
 function unfit(port: PortWire, feed: Feed, axes: Axes): KernelZooError {
-  const open = [...openPlaces(port).values()].flat().map(({ axis }) => axis);
+  const places = openPlaces(port);
+  const open = [...places.values()].flat().map(({ axis }) => axis);
   const ranges = [...new Set(open)].map((axis) => {
     const { name, least, most } = axes[axis] as Axis;
     return `${name} is from ${least} to ${most}`;
   });
   const given = (feed as Shaped).shape?.join("×") ?? `${entriesOf(feed).length} entries`;
-  const [, another] = openPlaces(port).keys();
-  const remedy = another === undefined ? "cut or split it" : "give it with its shape, within these";
+  const remedy = places.size > 1 ? "give it with its shape, within these" : "cut or split it";
   return refused(
     `Input ${port.name} takes ${shapeText(port, axes)}, where ${ranges.join(" and ")}, ` +
       `not ${given}: ${remedy}.`,
@@ -177,7 +179,7 @@ function padded(port: PortWire, feed: Feed, dims: readonly number[]): Entries {
   // Any row does; arrays of a page may hold no negative numbers.
   const [least, most] = port.rows ?? [0, 0];
   const beyond = Math.min(Math.max(0, least), most);
-  if (Array.isArray(entries) || !ArrayBuffer.isView(entries)) {
+  if (!ArrayBuffer.isView(entries)) {
     const some = Array.from(entries as ArrayLike<number>);
     const filled = new Array(length).fill(beyond);
     eachRow(shape, dims, (there, here, length) => {
@@ -336,10 +338,10 @@ export function serveRanges<Types extends ModelTypes = AnyModel>(
   { answer: { plan } }: Opener,
 ): void {
   const axes = plan.axes ?? [];
-  const spareNames = [...toldInputs(plan)].map((number) => plan.inputs[number]?.name);
+  const spareInputs = toldInputs(plan);
   const run = model.run.bind(model);
   Object.assign(model, {
-    inputs: model.inputs.filter(({ name }) => !spareNames.includes(name)),
+    inputs: model.inputs.filter((_, number) => !spareInputs.has(number)),
     async run(feeds: Feeds, options?: RunOptions<Types["outputs"]>) {
       const [whole, spare] = fitted(plan, axes, feeds);
       const computed = await run(whole as FeedsOf<Types>, options);

@@ -14,7 +14,9 @@ const IN_CACHE_FROM = 0.6;
 const SET_KIB = [16, 32, 64, 128, 256, 32_768] as const;
 
 /** Working sets to stream, in bytes: multiples of 512. */
-export const WORKING_SETS: readonly number[] = SET_KIB.map((kib) => kib * KIB * FILLED);
+export const WORKING_SETS: readonly number[] = /* @__PURE__ */ SET_KIB.map(
+  (kib) => kib * KIB * FILLED,
+);
 
 /** The nearest power of `base` from 1 on; 0, which is unknown, for less and for what is no rate. */
 function power(base: number, value: number): number {
