@@ -93,8 +93,10 @@ def parse_sums(
     texts: Sequence[str], ranges: Sequence[DimensionRange]
 ) -> tuple[tuple[DimensionSum, ...], list[str]]:
     """Reads `total=past+sequence`, and returns the other texts. Raises InvalidInput for a sum of
-    what is no dimension with one extent or a range, and for one beside no range."""
+    what is no dimension with one extent or a range, for one beside no range, and for one of a
+    dimension that is there twice."""
     known = {name for name, _, given in (t.rpartition("=") for t in texts) if given.isdecimal()}
+    names = [text.rpartition("=")[0] for text in texts]
     found: list[DimensionSum] = []
     others = []
     for text in texts:
@@ -110,6 +112,10 @@ def parse_sums(
             raise InvalidInput(
                 f"--dim {text[:80]} is a sum of {unknown[:40]!r}, which has neither one extent nor "
                 f"a range; write --dim {unknown[:40]}=1..64 beside it"
+            )
+        if names.count(name) > 1:
+            raise InvalidInput(
+                f"--dim {name[:80]} is there twice; write its extents, its range or its sum"
             )
         if not ranges:
             raise InvalidInput(

@@ -142,9 +142,12 @@ def test_a_dimension_may_be_the_sum_of_others(tmp_path: Path) -> None:
         (("past=0..20", "t=past+n"), "--dim t=past\\+n is a sum of 'n', .* --dim n=1..64 beside"),
         (("past=0..20", "n=1,2", "t=past+n"), "is a sum of 'n', which has neither one extent"),
         (("n=2", "t=n+1"), "is a sum, and no dimension has a range; write its extent"),
+        (("n=1..20", "t=5", "t=n+1"), "--dim t is there twice"),
+        (("n=1..20", "m=1..20", "m=n+1"), "--dim m is there twice"),
+        (("n=1..20", "t=n+1", "t=n+2"), "--dim t is there twice"),
     ],
 )
-def test_a_sum_of_what_has_no_extent_is_refused(texts: tuple[str, ...], fault: str) -> None:
+def test_a_sum_that_says_no_extent_is_refused(texts: tuple[str, ...], fault: str) -> None:
     ranges, others = parse_ranges(texts)
     with pytest.raises(InvalidInput, match=fault):
         parse_sums(others, ranges)
