@@ -10,14 +10,17 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from http.client import HTTPException
 from typing import Protocol
 from urllib.parse import quote
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from kernelzoo.errors import InvalidInput
 from kernelzoo.settings import Settings
 
 PATIENCE_S = 5.0
+VARNISH_MOST_TAGS = 256
+"""Varnish takes a header of 8 KiB, unless `http_req_hdr_len` is set; a tag has up to 25 bytes."""
 FASTLY_URL = "https://api.fastly.com"
 FASTLY_MOST_TAGS = 256
 CLOUDFLARE_URL = "https://api.cloudflare.com/client/v4"
@@ -52,11 +55,23 @@ class Varnish:
     softens: bool = True
 
     def purge(self, tags: Sequence[str], *, soft: bool) -> None:
-        headers = {"Surrogate-Key": " ".join(tags)}
+        failure: OSError | None = None
+        for url in self.urls:
+            try:
+                _purge_varnish(url, tags, soft=soft)
+            except OSError as error:
+                # One that is away must not keep the others from hearing of it.
+                failure = error
+        if failure is not None:
+            raise failure
+
+
+def _purge_varnish(url: str, tags: Sequence[str], *, soft: bool) -> None:
+    for some in _in_batches(tags, VARNISH_MOST_TAGS):
+        headers = {"Surrogate-Key": " ".join(some)}
         if soft:
             headers["Soft-Purge"] = "1"
-        for url in self.urls:
-            _ask("PURGE", url, headers)
+        _ask("PURGE", url, headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,9 +145,21 @@ def _in_batches(tags: Sequence[str], most: int) -> Iterator[Sequence[str]]:
     return (tags[start : start + most] for start in range(0, len(tags), most))
 
 
+class _NoRedirects(HTTPRedirectHandler):
+    """Fails: a POST would become a GET, which purges nothing, succeeds, and has the token."""
+
+    def redirect_request(self, *_: object) -> None: ...
+
+
+_OPENER = build_opener(_NoRedirects)
+
+
 def _ask(method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> None:
-    """Raises OSError where nobody answers, and for every status but a success."""
+    """Raises OSError where nobody answers, or not by HTTP, and for every status but a success."""
     request = Request(url, body or None, dict(headers), method=method)  # noqa: S310 - checked
     # Of http or https alone: the operator's setting is refused else.
-    with urlopen(request, timeout=PATIENCE_S):  # noqa: S310
-        pass
+    try:
+        with _OPENER.open(request, timeout=PATIENCE_S):
+            pass
+    except HTTPException as error:
+        raise OSError(f"{url} answered something else than HTTP: {error!r}") from error

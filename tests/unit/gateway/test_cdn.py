@@ -1,12 +1,15 @@
 """The caches of three makers are asked as their interfaces want it: a server writes it down."""
 
 import json
+import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 
 import pytest
 
+from cli.stack.ports import free_port
 from fixtures.purged import Recorder, recorder
 from kernelzoo.errors import InvalidInput
 from kernelzoo.settings import Settings
@@ -45,6 +48,25 @@ def test_varnish_is_told_at_every_address(cdn: Recorder) -> None:
             assert soft.headers["soft-purge"] == "1"
             assert (hard.method, hard.headers["surrogate-key"]) == ("PURGE", "c")
             assert "soft-purge" not in hard.headers
+
+
+def test_varnish_is_told_of_no_more_tags_than_its_headers_hold(cdn: Recorder) -> None:
+    chosen = chosen_cdn(settings(purge="varnish", purge_url=cdn.url))
+    assert chosen is not None
+    tags = [artifact_tag(f"{number:064x}"[::-1]) for number in range(1000)]
+    chosen.purge(tags, soft=False)
+    told = [each.headers["surrogate-key"] for each in cdn.requests]
+    assert [tag for some in told for tag in some.split()] == tags
+    assert max(len(f"Surrogate-Key: {some}") for some in told) < 8192
+
+
+def test_a_varnish_that_is_away_keeps_no_other_from_hearing(cdn: Recorder) -> None:
+    away = f"http://127.0.0.1:{free_port()}"
+    chosen = chosen_cdn(settings(purge="varnish", purge_url=f"{away},{cdn.url}"))
+    assert chosen is not None
+    with pytest.raises(URLError):
+        chosen.purge(["a"], soft=False)
+    assert [each.headers["surrogate-key"] for each in cdn.requests] == ["a"]
 
 
 def test_fastly_is_told_of_256_tags_at_a_time(cdn: Recorder) -> None:
@@ -88,6 +110,37 @@ def test_whatever_is_no_success_is_an_error(cdn: Recorder) -> None:
     assert chosen is not None
     with pytest.raises(HTTPError, match="403"):
         chosen.purge(["a"], soft=False)
+
+
+def test_who_sends_elsewhere_is_not_followed(cdn: Recorder) -> None:
+    """A redirected POST would be a GET, which purges nothing, with the token."""
+    with recorder() as other:
+        cdn.answers, cdn.location = [HTTPStatus.FOUND], other.url
+        chosen = chosen_cdn(
+            settings(purge="fastly", purge_url=cdn.url, purge_service="s", purge_token="t")
+        )
+        assert chosen is not None
+        with pytest.raises(HTTPError, match="302"):
+            chosen.purge(["a"], soft=False)
+        assert other.requests == []
+
+
+def test_who_does_not_speak_http_is_an_error_like_any_other() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as other:
+
+        def answer() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(b"no HTTP\r\n")
+
+        answered = other.submit(answer)
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        chosen = chosen_cdn(settings(purge="varnish", purge_url=url))
+        assert chosen is not None
+        with pytest.raises(OSError, match="something else than HTTP"):
+            chosen.purge(["a"], soft=False)
+        answered.result()
 
 
 def test_without_a_cdn_there_is_none() -> None:
