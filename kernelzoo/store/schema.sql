@@ -1066,9 +1066,16 @@ CREATE FUNCTION servable(workload_keys text[], device_class text, space text)
         WHERE j.workload_key = ANY ($1) AND j.target = target_of($2) AND j.space IN ($3, 'any')
       )) IS TRUE
 $$;
-COMMENT ON FUNCTION servable IS
+COMMENT ON FUNCTION servable(text[], text, text) IS
     'Kernels of these workloads that a page of this device class can be given on the word of others: '
     'compiled, within its features, not denied to it, and of its space or that of any GPU.';
+
+CREATE FUNCTION servable(workload_key text, device_class text, space text)
+    RETURNS TABLE (candidate_id text, config jsonb) LANGUAGE sql STABLE AS $$
+    SELECT s.candidate_id, s.config FROM servable(ARRAY[$1], $2, $3) s
+$$;
+COMMENT ON FUNCTION servable(text, text, text) IS
+    'For gateways and workers of the version before 0075, which serve while the database is upgraded.';
 
 CREATE TABLE common_kernel (
     workload_key text NOT NULL REFERENCES workload,

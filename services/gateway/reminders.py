@@ -16,6 +16,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from services.gateway.cors import is_for_agents
 from services.gateway.middleware import count
 from services.gateway.problems import problem
 from services.gateway.proxies import Proxies
@@ -30,9 +31,10 @@ SOONEST = 0.5
 refused together, and wait for nothing, are let through together."""
 MOST_REMEMBERED = 4096
 
+OPERATOR_KEY = "X-Kernelzoo-Operator"
 Asker = tuple[str, ...]
-"""It asks for this, by a token, or from a network with the operator's key that it shows; from pages
-of this origin, by which an answer may be read or not."""
+"""It asks for this by an agent's token, or where no agent speaks with the operator's key that it
+shows, from this network, and from pages of this origin, by which an answer may be read or not."""
 HEADERS_OF_REFUSAL = frozenset((b"content-length", b"content-type", b"retry-after"))
 """Each refusal has these for itself."""
 
@@ -100,13 +102,15 @@ def answer_path(scope: Scope) -> str:
 
 
 def asker_of(what: str, scope: Scope, proxies: Proxies) -> Asker:
+    """Of what is sent along, this tells apart only what decides about the answer: who changes
+    anything else to be somebody else is still the same. `Host` decides nothing where no page asks.
+    """
     headers = Headers(scope=scope)
-    origin, host = headers.get("origin", ""), headers.get("host", "")
-    if token := headers.get("authorization"):
-        return what, token, origin, host
     state: State = scope["app"].state.kernelzoo
-    network = proxies.network(scope, state.tokens)
-    return what, network, headers.get("X-Kernelzoo-Operator", ""), origin, host
+    network, origin = proxies.network(scope, state.tokens), headers.get("origin", "")
+    host = headers.get("host", "") if origin else ""
+    shown = headers.get("authorization" if is_for_agents(scope["path"]) else OPERATOR_KEY, "")
+    return what, shown, network, origin, host
 
 
 async def _refuse(told: _Told, wait_s: int, scope: Scope, send: Send) -> None:

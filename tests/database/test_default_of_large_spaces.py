@@ -64,3 +64,14 @@ def test_kernels_of_several_workloads_are_read_once_whatever_way_they_are_looked
     for without in (BY_INDEXES, ()):
         assert rows_read(db, asked, "candidate", without=without) <= SPACE * len(keys)
         assert rows_read(db, asked, "denied", without=without) == 0
+
+
+@pytest.mark.usefixtures("spaces")
+def test_the_version_before_asks_of_one_workload_while_the_database_is_upgraded(
+    db: Connection,
+) -> None:
+    before = "SELECT candidate_id FROM servable(%s::text, %s, '') ORDER BY candidate_id"
+    now = "SELECT candidate_id FROM servable(ARRAY[%s::text], %s, '') ORDER BY candidate_id"
+    told, asked = (db.execute(sql, (WORKLOAD.key, str(CLASS))).fetchall() for sql in (before, now))
+    assert told == asked
+    assert len(told) == SPACE - 2
