@@ -31,10 +31,10 @@ SOONEST = 0.5
 refused together, and wait for nothing, are let through together."""
 MOST_REMEMBERED = 4096
 
-OPERATOR_KEY = "X-Kernelzoo-Operator"
 Asker = tuple[str, ...]
-"""It asks for this by an agent's token, or where no agent speaks with the operator's key that it
-shows, from this network, and from pages of this origin, by which an answer may be read or not."""
+"""It asks for this, from a network: by an agent's token, from a page that may speak as an agent or
+not, or else with the operator's key that it shows. Whoever changes anything else is still the same.
+"""
 HEADERS_OF_REFUSAL = frozenset((b"content-length", b"content-type", b"retry-after"))
 """Each refusal has these for itself."""
 
@@ -102,15 +102,19 @@ def answer_path(scope: Scope) -> str:
 
 
 def asker_of(what: str, scope: Scope, proxies: Proxies) -> Asker:
-    """Of what is sent along, this tells apart only what decides about the answer: who changes
-    anything else to be somebody else is still the same. `Host` decides nothing where no page asks.
-    """
     headers = Headers(scope=scope)
     state: State = scope["app"].state.kernelzoo
-    network, origin = proxies.network(scope, state.tokens), headers.get("origin", "")
-    host = headers.get("host", "") if origin else ""
-    shown = headers.get("authorization" if is_for_agents(scope["path"]) else OPERATOR_KEY, "")
-    return what, shown, network, origin, host
+    network = proxies.network(scope, state.tokens)
+    if not is_for_agents(scope["path"]):
+        return what, network, headers.get("X-Kernelzoo-Operator", "")
+    return what, network, headers.get("authorization", ""), *page_of(headers)
+
+
+def page_of(headers: Headers) -> tuple[str, str]:
+    """The origin of the page that asks, and the host by which the zoo knows its own pages; '' for a
+    program, which may write as its host whatever it likes."""
+    origin = headers.get("origin", "")
+    return origin, headers.get("host", "") if origin else ""
 
 
 async def _refuse(told: _Told, wait_s: int, scope: Scope, send: Send) -> None:

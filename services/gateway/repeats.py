@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from services.gateway.filed import Filed
 from services.gateway.middleware import count
 from services.gateway.proxies import Proxies
-from services.gateway.reminders import Asker, answer_path, asker_of
+from services.gateway.reminders import Asker, answer_path, asker_of, page_of
 from services.gateway.state import State
 
 REPEATED_S = 5.0
@@ -187,6 +187,7 @@ def _filed(scope: Scope) -> Filed | None:
 
 
 def _digest(scope: Scope, body: bytearray) -> bytes:
-    """Covers all that a sender can say otherwise."""
-    asked = f"{scope['method']} {scope['path']}?".encode() + scope.get("query_string", b"")
-    return sha256(asked + b"\0" + body).digest()
+    """Covers all that a sender can say otherwise, and its page, whose failures may not count."""
+    page = "\0".join(page_of(Headers(scope=scope)))
+    asked = f"{page}\0{scope['method']} {scope['path']}?".encode()
+    return sha256(asked + scope.get("query_string", b"") + b"\0" + body).digest()

@@ -5,12 +5,14 @@ Sixteen networks that came back together each second held pages up together.
 
 import asyncio
 from itertools import accumulate, repeat
+from types import SimpleNamespace
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from services.gateway.proxies import Proxies
 from services.gateway.reminders import SOONEST, Reminders
+from services.gateway.tokens import Tokens
 
 WAIT_S = 2
 ASKERS = 200
@@ -38,7 +40,16 @@ class Clock:
         return self.now_s
 
 
+ZOO = SimpleNamespace(
+    state=SimpleNamespace(kernelzoo=SimpleNamespace(tokens=Tokens(secret="a secret", session_s=1)))
+)
+
+
 async def _vote(reminders: Reminders, number: int) -> None:
+    await _send(reminders, "/v1/ballots", authorization=f"Bearer {number}")
+
+
+async def _send(reminders: Reminders, path: str, **headers: str) -> None:
     async def receive() -> Message:
         raise AssertionError("no body is read")
 
@@ -47,9 +58,10 @@ async def _vote(reminders: Reminders, number: int) -> None:
 
     scope = {
         "type": "http",
+        "app": ZOO,
         "method": "PUT",
-        "path": "/v1/ballots",
-        "headers": [(b"authorization", f"Bearer {number}".encode())],
+        "path": path,
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
     }
     await reminders(scope, receive, send)
 
@@ -79,3 +91,22 @@ def test_those_who_were_refused_together_are_let_through_one_after_the_other(
         counts.append(let_through())
     assert sum(counts) == ASKERS, "nobody is kept for longer than was told"
     assert max(counts) < ASKERS / 2
+
+
+@pytest.mark.parametrize(
+    ("path", "same"),
+    [
+        ("/v1/ballots", {"authorization": "Bearer 1"}),
+        ("/v1/failures", {}),
+        ("/v1/wrong-outputs", {}),
+    ],
+)
+def test_what_decides_nothing_makes_nobody_somebody_else(path: str, same: dict[str, str]) -> None:
+    """Attack: another host with each request, of which the body is read and understood."""
+    limited = Limited()
+    reminders = Reminders(limited, Proxies.of("", 1))
+    changed = ["host", "user-agent"] + ([] if same else ["authorization", "origin"])
+    for number in range(ASKERS):
+        others = dict.fromkeys(changed, f"https://{number}.example")
+        asyncio.run(_send(reminders, path, **same, **others))
+    assert limited.asked == 1

@@ -5,9 +5,10 @@ Ballots of sixteen networks that came again and again held up page loads eightfo
 
 import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from uuid import UUID
 
 import pytest
@@ -68,10 +69,17 @@ class Gateway:
         self._app = SimpleNamespace(state=SimpleNamespace(kernelzoo=kernelzoo))
 
     async def send(
-        self, path: str, body: bytes = b"{}", *, by: UUID | None = ONE, address: str = "10.0.0.1"
+        self,
+        path: str,
+        body: bytes = b"{}",
+        *,
+        by: UUID | None = ONE,
+        address: str = "10.0.0.1",
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> tuple[int, int]:
         """The status, and the number of the request whose answer was given."""
         sent: list[Message] = []
+        shown = ({"authorization": f"Bearer {by}"} if by else {}) | dict(headers)
 
         async def receive() -> Message:
             return {"type": "http.request", "body": body, "more_body": False}
@@ -88,7 +96,7 @@ class Gateway:
                 "method": "POST",
                 "path": path,
                 "client": (address, 1),
-                "headers": [(b"authorization", f"Bearer {by}".encode())] if by else [],
+                "headers": [(name.encode(), value.encode()) for name, value in shown.items()],
             },
             receive,
             send,
@@ -192,6 +200,25 @@ def test_failures_of_one_network_are_the_same_whoever_sends_them() -> None:
             for address in ("10.0.0.1", "10.0.0.2", "10.0.1.1")
         ]
         assert told == [(202, 1), (202, 1), (202, 2)]
+
+    asyncio.run(ask())
+
+
+def test_a_failure_is_answered_by_its_own_network_key_and_page() -> None:
+    """Also where a site has all visitors show the same, which is no token of an agent."""
+    site = {"authorization": "Basic of-all-visitors"}
+
+    async def ask() -> None:
+        gateway = Gateway(Application())
+
+        async def fail(address: str, **headers: str) -> int:
+            shown = site | headers
+            return (await gateway.send("/v1/failures", by=None, address=address, headers=shown))[1]
+
+        assert await fail("10.0.0.1") == await fail("10.0.0.1") == 1
+        assert await fail("10.0.1.1") == 2
+        assert await fail("10.0.1.1", **{"x-kernelzoo-operator": "a key"}) == 3
+        assert await fail("10.0.1.1", origin="https://shop.example") == 4
 
     asyncio.run(ask())
 
