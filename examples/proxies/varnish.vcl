@@ -4,7 +4,6 @@
 #   KERNELZOO_TRUSTED_PROXIES=Varnish's address as the gateway sees it, KERNELZOO_TRUSTED_HOPS=1
 vcl 4.1;
 
-import std;
 import xkey;
 
 backend zoo {
@@ -38,6 +37,12 @@ sub vcl_recv {
   if (req.url !~ "^/(v1/zoo/|v1/artifacts/|v1/blobs/|v1/models/[^/]+/|v1/graphs/|v1/denied/|v1/signing-keys$|client/)") {
     return (pass);
   }
+  # While a new answer is fetched an old one is given for a minute, as `stale-while-revalidate` says; where
+  # no gateway answered (vcl_deliver), for a day, as `stale-if-error` does.
+  set req.grace = 1m;
+  if (req.restarts > 0) {
+    set req.grace = 1d;
+  }
   # No answer of these depends on who asks.
   unset req.http.Cookie;
   unset req.http.Authorization;
@@ -46,16 +51,37 @@ sub vcl_recv {
 
 sub vcl_backend_response {
   set beresp.http.xkey = beresp.http.Surrogate-Key;
-  # While the gateway does not answer, an old answer is better than none: `stale-if-error` says for how
-  # long. Else it is given while a new one is fetched for as long as `stale-while-revalidate` says, which
-  # Varnish reads as `grace`.
-  set beresp.keep = 1d;
-  if (beresp.status >= 500 && bereq.is_bgfetch) {
-    return (abandon);
+  if (beresp.status >= 500) {
+    if (bereq.is_bgfetch) {
+      return (abandon);
+    }
+    # Not kept for a moment: an old answer would lie behind it.
+    set beresp.ttl = 0s;
+    set beresp.grace = 0s;
+    return (deliver);
+  }
+  if (!beresp.http.Cache-Control) {
+    # Errors, and what changes all the time: Varnish would keep it for two minutes.
+    set beresp.uncacheable = true;
+    return (deliver);
+  }
+  # For how long an old answer is there; for how long it is given, vcl_recv says.
+  if (beresp.http.Cache-Control ~ "stale-if-error") {
+    set beresp.grace = 1d;
   }
 }
 
+sub vcl_backend_error {
+  set beresp.http.Unanswered = "1";
+  set beresp.ttl = 0s;
+  set beresp.grace = 0s;
+}
+
 sub vcl_deliver {
+  if (resp.http.Unanswered && req.restarts == 0 && (req.method == "GET" || req.method == "HEAD")) {
+    return (restart);
+  }
+  unset resp.http.Unanswered;
   set resp.http.X-Cache = "MISS";
   if (obj.hits > 0) {
     set resp.http.X-Cache = "HIT";
