@@ -4,6 +4,7 @@
 #   KERNELZOO_TRUSTED_PROXIES=Varnish's address as the gateway sees it, KERNELZOO_TRUSTED_HOPS=1
 vcl 4.1;
 
+import std;
 import xkey;
 
 backend zoo {
@@ -37,8 +38,8 @@ sub vcl_recv {
   if (req.url !~ "^/(v1/zoo/|v1/artifacts/|v1/blobs/|v1/models/[^/]+/|v1/graphs/|v1/denied/|v1/signing-keys$|client/)") {
     return (pass);
   }
-  # While a new answer is fetched an old one is given for a minute, as `stale-while-revalidate` says; where
-  # no gateway answered (vcl_deliver), for a day, as `stale-if-error` does.
+  # While a new answer is fetched an old one is given for a minute, as manifests say
+  # (`stale-while-revalidate`); where no gateway answered (vcl_deliver), for as long as it is there.
   set req.grace = 1m;
   if (req.restarts > 0) {
     set req.grace = 1d;
@@ -66,8 +67,9 @@ sub vcl_backend_response {
     return (deliver);
   }
   # For how long an old answer is there; for how long it is given, vcl_recv says.
-  if (beresp.http.Cache-Control ~ "stale-if-error") {
-    set beresp.grace = 1d;
+  if (beresp.http.Cache-Control ~ "stale-if-error=[0-9]+") {
+    set beresp.grace = std.duration(
+      regsub(beresp.http.Cache-Control, "^.*stale-if-error=([0-9]+).*$", "\1s"), 0s);
   }
 }
 
