@@ -7,6 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 from psycopg.sql import SQL, Identifier
 
+from cli import gateway_client
 from fixtures.rows import compile_row
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.device import DeviceClass
@@ -17,7 +18,7 @@ from kernelzoo.settings import Settings
 from kernelzoo.store import measurements, zoo
 from kernelzoo.store.blocking import execute
 from kernelzoo.store.zoo import NO_EVIDENCE
-from tests.database.client import OPERATOR, SESSION, open_agent
+from tests.database.client import OPERATOR, OPERATOR_KEY, SESSION, open_agent
 from tests.database.conftest import WORKLOAD, Connection, make_candidate, open_space
 from tests.database.rows_read import rows_read
 from tests.reports import all_ok
@@ -84,6 +85,29 @@ def test_a_row_that_cannot_be_told_takes_no_list_from_others(
     answer = http.get(path)
     assert answer.status_code == 200
     assert len(answer.json()[of]) == 1
+
+
+@pytest.mark.usefixtures("nothing_remembered")
+def test_a_row_that_cannot_be_told_ends_no_list_of_the_command(
+    http: TestClient, owner: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_client, "JOBS_PAGE", 1)
+    monkeypatch.setattr(gateway_client, "DEVICES_AT_ONCE", 1)
+    client = gateway_client.GatewayClient(url="http://zoo.test", operator_key=OPERATOR_KEY)
+    client._http = http
+    for number in (1, 2, 3):
+        http.post("/v1/jobs", json={"workload": f"relu:f32:n{number}"}, headers=OPERATOR)
+        open_agent(http, hardware={**SESSION["hardware"], "logical_cores": number})
+    jobs, devices = client.jobs(), client.devices()
+    assert len(jobs) == len(devices) == 3
+    owner.execute("ALTER TABLE tuning_job ALTER state DROP NOT NULL")
+    owner.execute("UPDATE tuning_job SET state = NULL WHERE id = %s", (jobs[1].job,))
+    owner.execute("ALTER TABLE device ALTER gpu_vendor DROP NOT NULL")
+    owner.execute(
+        "UPDATE device SET gpu_vendor = NULL WHERE device_id = %s", (devices[1].device_id,)
+    )
+    assert client.jobs() == (jobs[0], jobs[2])
+    assert client.devices() == (devices[0], devices[2])
 
 
 def test_a_cursor_of_no_list_is_refused(http: TestClient) -> None:
