@@ -110,9 +110,10 @@ WHOLE, WHOLE_FILES = tiny_decoder("half")
 TRAPPING, _ = tiny_decoder("trapping")
 STEP = TRAPPING.kernels[TRAPPING.calls[-1].kernel]
 """The step to the next place, whose first input is the token that was chosen."""
-OFFERED_STEPS, SERVED_STEPS = 1 << 18, 1 << 24
-"""The kernels of `STEP` count so far. The zoo's takes some 60 times as long as the one that is
-offered, which no load of a machine hides; as that takes long itself, few calls are timed."""
+OFFERED_STEPS, SERVED_STEPS = 1 << 14, 1 << 18
+"""The kernels of `STEP` count so far. The zoo's takes some 16 times as long as the one that is
+offered, which no load of a machine hides. As many calls of either are timed, as many of the
+shorter one as a sample has, and that ends long before a candidate's two seconds."""
 
 
 def slowed(candidate: Candidate, steps: int = 100_000) -> bytes:
