@@ -23,6 +23,8 @@ def test_late():
 def run_of(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> int:
     (folder / "test_some.py").write_text(text)
     monkeypatch.setattr(tests, "REPOSITORY", folder)
+    # In the same folder it would take the sockets of databases away that tests of this run use.
+    monkeypatch.setenv("PYTEST_DEBUG_TEMPROOT", str(folder))
     monkeypatch.setattr(tests, "LAST_FAILED", folder / ".pytest_cache/v/cache/lastfailed")
     monkeypatch.setattr(
         tests, "PYTEST", (sys.executable, "-m", "pytest", "-q", "--rootdir", str(folder))
