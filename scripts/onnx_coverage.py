@@ -202,9 +202,8 @@ and onnxruntime-web in a worker, as sites have it whose page shall not block.
 
 `common_old` of ddddocr quantises what 22 layers read by ranges that it finds as it runs,
 and has a `DynamicQuantizeLSTM`, whose activations onnxruntime rounds to 8 bits and kernelzoo does
-not. It was 6e-3 from onnxruntime when this table was made, and onnxruntime-web 7e-3; 8.7e-3 was
-measured since, of which the LSTM's part is 3e-3. onnxruntime differs as much from itself, 9e-3,
-where the input moves by 1e-7.
+not. It is 9e-3 from onnxruntime, and onnxruntime-web 7e-3; the
+LSTM's part is 3e-3. onnxruntime differs as much from itself, 1e-2, where the input moves by 1e-7.
 
 ## Operators
 
