@@ -49,6 +49,7 @@ from services.gateway.wire.results import ClaimsAccepted, ClaimsRequest, Results
 from services.gateway.wire.zoo import Device, DeviceList, Manifest, ZooEntry, ZooList
 
 _Answer = TypeVar("_Answer", bound=BaseModel)
+_Page = TypeVar("_Page", JobList, DeviceList)
 
 OPERATOR_KEY = "KERNELZOO_OPERATOR_KEY"
 APPLICATION_KEY = "KERNELZOO_KEY"
@@ -123,15 +124,9 @@ class GatewayClient:
         """Jobs of a workload and target, where they are given; oldest first. webgpu has one for
         each model of GPU that has asked for work.
         """
-        of = "" if workload_key is None else f"&workload={quote(workload_key)}"
-        found: list[Job] = []
-        total, offset = 1, 0
-        while offset < total:
-            path = f"/v1/jobs?limit={JOBS_PAGE}&offset={offset}{of}"
-            page = self._ask(JobList, "GET", path, keyed=True)
-            found += page.jobs
-            # Not by how many came: a row that the interface has no words for is left out.
-            total, offset = page.total, offset + JOBS_PAGE
+        of = {} if workload_key is None else {"workload": workload_key}
+        pages = self._pages(JobList, "/v1/jobs", JOBS_PAGE, of, keyed=True)
+        found = [job for page in pages for job in page.jobs]
         return tuple(job for job in reversed(found) if target in (None, job.target))
 
     def forget_lost_devices(self, workload_key: str, device_class: str) -> None:
@@ -170,14 +165,8 @@ class GatewayClient:
 
     def devices(self) -> tuple[Device, ...]:
         """All of them, the latest first."""
-        found: list[Device] = []
-        total, offset = 1, 0
-        while offset < total:
-            path = f"/v1/devices?limit={DEVICES_AT_ONCE}&offset={offset}"
-            page = self._ask(DeviceList, "GET", path)
-            found += page.devices
-            total, offset = page.total, offset + DEVICES_AT_ONCE
-        return tuple(found)
+        pages = self._pages(DeviceList, "/v1/devices", DEVICES_AT_ONCE)
+        return tuple(device for page in pages for device in page.devices)
 
     def decisions(self) -> tuple[Decision, ...]:
         return tuple(self._ask(DecisionList, "GET", "/v1/denied").decisions)
@@ -267,6 +256,24 @@ class GatewayClient:
         if sha256(body).hexdigest() != kernel.sha256:
             raise StackError(f"artifact {path} does not match its hash; publish it again")
         return body
+
+    def _pages(
+        self,
+        answer: type[_Page],
+        path: str,
+        at_once: int,
+        of: Mapping[str, str] | None = None,
+        *,
+        keyed: bool = False,
+    ) -> Iterator[_Page]:
+        """The pages of a list, of `at_once` rows each, to its end."""
+        total, offset = 1, 0
+        while offset < total:
+            asked = urlencode({"limit": at_once, "offset": offset, **(of or {})})
+            page = self._ask(answer, "GET", f"{path}?{asked}", keyed=keyed)
+            yield page
+            # Not by how many came: a row that the interface has no words for is left out.
+            total, offset = page.total, offset + at_once
 
     def _ask(
         self,

@@ -1,6 +1,7 @@
 /** Tiny kernels of the ABI, `main(a, b, c, lo, hi)` over float32 entries, for tests. */
 import { createHash } from "node:crypto";
 import { fromBase64 } from "../src/engine/bytes.js";
+import type { PlanWire } from "../src/wire/model-answer.js";
 import type { ArtifactWire, KernelWire, Lease, TensorWire } from "../src/wire/types.js";
 
 const HEAD = "AGFzbQEAAAABCQFgBX9/f39/AAISAQNlbnYGbWVtb3J5AgMBgIAEAwIBAAcIAQRtYWluAAAK";
@@ -86,3 +87,26 @@ export function tinyLease(candidates: readonly KernelWire[], elements = 1000): L
     complete: true,
   };
 }
+
+/** y = (x + w) + w, where the last of these workloads adds w again. */
+export const tinyPlan = (elements: number, kernels: readonly string[]): PlanWire => ({
+  needs: [],
+  model: "tiny",
+  dimensions: {},
+  inputs: [{ name: "x", dtype: "float32", shape: [elements], tensor: 0 }],
+  outputs: [{ name: "y", dtype: "float32", shape: [elements], tensor: 2 }],
+  tensors: [
+    { dtype: "f32", shape: [elements], at: 0 },
+    { dtype: "f32", shape: [elements], weight: 0 },
+    { dtype: "f32", shape: [elements], at: 64 },
+  ],
+  weights: [{ name: "w", dtype: "f32", shape: [elements], offset: 0, bytes: 4 * elements }],
+  chunks: [],
+  kernels,
+  calls: [
+    { kernel: 0, tensors: [0, 1, 2], label: "first" },
+    { kernel: kernels.length - 1, tensors: [2, 1, 2], label: "second" },
+  ],
+  memory: { weights: 4 * elements, activations: 128 },
+  golden: { sha256: "", inputs: [], outputs: [], tolerance: 1e-4 },
+});

@@ -25,35 +25,15 @@ import { streamWeights } from "../src/weights/stream.js";
 import { unpacking } from "../src/weights/unpacker.js";
 import type { PlanWire, PortWire, WeightWire } from "../src/wire/model-answer.js";
 import type { KernelWire } from "../src/wire/types.js";
-import { bytesOf, tinyKernel, tinyPackedKernel } from "./kernels.js";
+import { bytesOf, tinyKernel, tinyPackedKernel, tinyPlan } from "./kernels.js";
 
 const ELEMENTS = 8;
 const port = (dtype: PortWire["dtype"], entries = 4): PortWire => {
   return { name: "x", dtype, shape: [entries], tensor: 0 };
 };
 
-/** y = (x + w) + w, where the second kernel wants w packed. */
-const PLAN: PlanWire = {
-  needs: [],
-  model: "tiny",
-  dimensions: {},
-  inputs: [{ name: "x", dtype: "float32", shape: [ELEMENTS], tensor: 0 }],
-  outputs: [{ name: "y", dtype: "float32", shape: [ELEMENTS], tensor: 2 }],
-  tensors: [
-    { dtype: "f32", shape: [ELEMENTS], at: 0 },
-    { dtype: "f32", shape: [ELEMENTS], weight: 0 },
-    { dtype: "f32", shape: [ELEMENTS], at: 64 },
-  ],
-  weights: [{ name: "w", dtype: "f32", shape: [ELEMENTS], offset: 0, bytes: 4 * ELEMENTS }],
-  chunks: [],
-  kernels: ["plain", "packed"],
-  calls: [
-    { kernel: 0, tensors: [0, 1, 2], label: "first" },
-    { kernel: 1, tensors: [2, 1, 2], label: "second" },
-  ],
-  memory: { weights: 4 * ELEMENTS, activations: 128 },
-  golden: { sha256: "", inputs: [], outputs: [], tolerance: 1e-4 },
-};
+/** The second kernel wants w packed. */
+const PLAN = tinyPlan(ELEMENTS, ["plain", "packed"]);
 
 const kernelOf = (workload: string) =>
   workload === "plain" ? tinyKernel("add", ELEMENTS) : tinyPackedKernel(ELEMENTS);

@@ -7,33 +7,11 @@ import type { Stored } from "../src/executor/golden-tensors.js";
 import type { Ran } from "../src/executor/worker-client.js";
 import { PageRuns } from "../src/model/page-runs.js";
 import { LOOKED_AT, ShortRuns } from "../src/model/short-runs.js";
-import type { PlanWire } from "../src/wire/model-answer.js";
-import { bytesOf, tinyKernel } from "./kernels.js";
+import { bytesOf, tinyKernel, tinyPlan } from "./kernels.js";
 
 const ELEMENTS = 4;
 
-/** y = (x + w) + w */
-const PLAN: PlanWire = {
-  needs: [],
-  model: "tiny",
-  dimensions: {},
-  inputs: [{ name: "x", dtype: "float32", shape: [ELEMENTS], tensor: 0 }],
-  outputs: [{ name: "y", dtype: "float32", shape: [ELEMENTS], tensor: 2 }],
-  tensors: [
-    { dtype: "f32", shape: [ELEMENTS], at: 0 },
-    { dtype: "f32", shape: [ELEMENTS], weight: 0 },
-    { dtype: "f32", shape: [ELEMENTS], at: 64 },
-  ],
-  weights: [{ name: "w", dtype: "f32", shape: [ELEMENTS], offset: 0, bytes: 4 * ELEMENTS }],
-  chunks: [],
-  kernels: ["add"],
-  calls: [
-    { kernel: 0, tensors: [0, 1, 2], label: "first" },
-    { kernel: 0, tensors: [2, 1, 2], label: "second" },
-  ],
-  memory: { weights: 4 * ELEMENTS, activations: 128 },
-  golden: { sha256: "", inputs: [], outputs: [], tolerance: 1e-4 },
-};
+const PLAN = tinyPlan(ELEMENTS, ["add"]);
 
 const X = Float32Array.of(1, 2, 3, 4);
 

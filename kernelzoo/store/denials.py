@@ -86,11 +86,6 @@ class DeniedRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeniedOnDeviceRow:
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NotedRow:
     """`known`: the artifact is a kernel of the workload. `allowed`: the network is below a cap.
     `changed`: the network had not said so before.
@@ -250,7 +245,7 @@ def artifacts_named(prefix: str, limit: int) -> Query[ArtifactRow]:
     )
 
 
-def denied_on_device(workload_key: str, device_class: DeviceClass) -> Query[DeniedOnDeviceRow]:
+def denied_on_device(workload_key: str, device_class: DeviceClass) -> Query[ArtifactRow]:
     """Lists artifacts of a key that failures, not the operator, denied to a class of this
     device."""
     return Query(
@@ -261,7 +256,7 @@ def denied_on_device(workload_key: str, device_class: DeviceClass) -> Query[Deni
               AND c.workload_key = %(key)s
         """,
         parameters={"key": workload_key, "class": device_class},
-        row=DeniedOnDeviceRow,
+        row=ArtifactRow,
     )
 
 

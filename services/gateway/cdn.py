@@ -19,10 +19,10 @@ from kernelzoo.errors import InvalidInput
 from kernelzoo.settings import Settings
 
 PATIENCE_S = 5.0
-VARNISH_MOST_TAGS = 256
-"""Varnish takes a header of 8 KiB, unless `http_req_hdr_len` is set; a tag has up to 25 bytes."""
 FASTLY_URL = "https://api.fastly.com"
-FASTLY_MOST_TAGS = 256
+MOST_KEYS = 256
+"""Fastly takes so many keys at a time, and Varnish a header of 8 KiB, unless `http_req_hdr_len` is
+set; a tag has up to 25 bytes."""
 CLOUDFLARE_URL = "https://api.cloudflare.com/client/v4"
 CLOUDFLARE_MOST_TAGS = 100
 
@@ -58,20 +58,12 @@ class Varnish:
         failure: OSError | None = None
         for url in self.urls:
             try:
-                _purge_varnish(url, tags, soft=soft)
+                _purge_keys("PURGE", url, {"Soft-Purge": "1"} if soft else {}, tags)
             except OSError as error:
                 # One that is away must not keep the others from hearing of it.
                 failure = error
         if failure is not None:
             raise failure
-
-
-def _purge_varnish(url: str, tags: Sequence[str], *, soft: bool) -> None:
-    for some in _in_batches(tags, VARNISH_MOST_TAGS):
-        headers = {"Surrogate-Key": " ".join(some)}
-        if soft:
-            headers["Soft-Purge"] = "1"
-        _ask("PURGE", url, headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +75,8 @@ class Fastly:
 
     def purge(self, tags: Sequence[str], *, soft: bool) -> None:
         url = f"{self.url}/service/{quote(self.service, safe='')}/purge"
-        for some in _in_batches(tags, FASTLY_MOST_TAGS):
-            headers = {"Fastly-Key": self.token, "Surrogate-Key": " ".join(some)}
-            if soft:
-                headers["Fastly-Soft-Purge"] = "1"
-            _ask("POST", url, headers)
+        softly = {"Fastly-Soft-Purge": "1"} if soft else {}
+        _purge_keys("POST", url, {"Fastly-Key": self.token, **softly}, tags)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +128,12 @@ def _refuse_missing(kind: CdnKind, needed: Mapping[str, object]) -> None:
     missing = [f"KERNELZOO_PURGE_{name}" for name, given in needed.items() if not given]
     if missing:
         raise InvalidInput(f"KERNELZOO_PURGE={kind} needs {' and '.join(missing)}")
+
+
+def _purge_keys(method: str, url: str, headers: Mapping[str, str], tags: Sequence[str]) -> None:
+    """Names the tags as keys in a header."""
+    for some in _in_batches(tags, MOST_KEYS):
+        _ask(method, url, {**headers, "Surrogate-Key": " ".join(some)})
 
 
 def _in_batches(tags: Sequence[str], most: int) -> Iterator[Sequence[str]]:

@@ -1,6 +1,7 @@
 """Every request passes these: a count, a limit on its body, and the headers of every answer."""
 
 import time
+from collections.abc import Iterable
 from http import HTTPStatus
 
 from starlette.datastructures import MutableHeaders
@@ -117,6 +118,7 @@ class HeadAsGet:
                 raise
 
 
+WITHOUT_BODY: Message = {"type": "http.request", "body": b"", "more_body": False}
 STREAMED = "/v1/blobs/"
 """Bodies below it are files, which their route takes as they come and bounds by itself."""
 
@@ -132,18 +134,16 @@ class BodyLimit:
         if scope["type"] != "http" or scope["path"].startswith(STREAMED):
             await self._app(scope, receive, send)
             return
-        body = bytearray()
-        more = scope["method"] in ("POST", "PUT", "PATCH")
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-            if len(body) > self._limit_bytes:
-                await self._refuse(scope, receive, send)
-                return
-        await self._app(scope, _replay(bytes(body), receive), send)
+        if scope["method"] not in ("POST", "PUT", "PATCH"):
+            await self._app(scope, replayed([WITHOUT_BODY], receive), send)
+            return
+        read, body = await read_body(receive, self._limit_bytes)
+        if read[-1]["type"] == "http.disconnect":
+            return
+        if len(body) > self._limit_bytes:
+            await self._refuse(scope, receive, send)
+            return
+        await self._app(scope, replayed(read, receive), send)
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = problem(
@@ -153,11 +153,24 @@ class BodyLimit:
         await answer(scope, receive, send)
 
 
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """The body that was read, once; then whatever the server says next (a disconnect)."""
-    pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+async def read_body(receive: Receive, limit_bytes: int) -> tuple[list[Message], bytearray]:
+    """Reads messages until the body is whole or longer than `limit_bytes`, or its sender has left,
+    and returns them with the body in them."""
+    read: list[Message] = []
+    body, more = bytearray(), True
+    while more and len(body) <= limit_bytes:
+        message = await receive()
+        read.append(message)
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return read, body
+
+
+def replayed(read: Iterable[Message], receive: Receive) -> Receive:
+    """Gives the messages that were read once more; then whatever the server says next."""
+    unread = iter(read)
 
     async def next_message() -> Message:
-        return pending.pop() if pending else await receive()
+        return next(unread, None) or await receive()
 
     return next_message

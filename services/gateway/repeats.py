@@ -24,7 +24,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.gateway.filed import Filed
-from services.gateway.middleware import count
+from services.gateway.middleware import count, read_body, replayed
 from services.gateway.proxies import Proxies
 from services.gateway.reminders import Asker, answer_path, asker_of, page_of
 from services.gateway.state import State
@@ -105,13 +105,9 @@ class Repeats:
         if not (what := answer_path(scope)):
             await self._app(scope, receive, send)
             return
-        read, body = await self._read(receive)
-        unread = iter(read)
-
-        async def receive_again() -> Message:
-            return next(unread, None) or await receive()
-
-        if body is None:
+        read, body = await read_body(receive, self._limit_bytes)
+        receive_again = replayed(read, receive)
+        if read[-1]["type"] != "http.request" or len(body) > self._limit_bytes:
             await self._app(scope, receive_again, send)
             return
         asker, digest = asker_of(what, scope, self._proxies), _digest(scope, body)
@@ -125,19 +121,6 @@ class Repeats:
                 return
         said = self._remember(asker, digest, filed)
         await self._answer(LASTING[what], said, scope, receive_again, send)
-
-    async def _read(self, receive: Receive) -> tuple[list[Message], bytearray | None]:
-        """The messages that came, and the body; None where it is too long, or its sender left."""
-        read: list[Message] = []
-        body, more = bytearray(), True
-        while more and len(body) <= self._limit_bytes:
-            message = await receive()
-            read.append(message)
-            if message["type"] != "http.request":
-                return read, None
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-        return read, body if len(body) <= self._limit_bytes else None
 
     def _remember(self, asker: Asker, digest: bytes, filed: Filed | None) -> _Said:
         if len(self._last) >= MOST_REMEMBERED:

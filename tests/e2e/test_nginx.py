@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from cli.stack.ports import LOOPBACK, free_port
 from cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from tests.running import eventually
+from tests.e2e.proxies import proxying
 from tests.tiny_model import TINY_NAME, add, tiny_model
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "proxies" / "nginx.conf"
@@ -56,21 +55,10 @@ def proxy(stack: Stack, tmp_path: Path) -> Iterator[httpx2.Client]:
     folder, port = tmp_path / "nginx", free_port()
     folder.mkdir()
     (folder / "nginx.conf").write_text(_settings(folder, stack.url, port))
-    process = subprocess.Popen(("nginx", "-c", folder / "nginx.conf", "-e", folder / "errors"))
-    try:
-        with httpx2.Client(base_url=f"http://{LOOPBACK}:{port}", timeout=30) as client:
-            eventually(lambda: _answers(client), "an answer of nginx")
-            yield client
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
-def _answers(client: httpx2.Client) -> bool:
-    try:
-        return client.get("/healthz").is_success
-    except httpx2.TransportError:
-        return False
+    command = ("nginx", "-c", folder / "nginx.conf", "-e", folder / "errors")
+    with proxying(command, port) as client:
+        assert client.get("/healthz").is_success
+        yield client
 
 
 def _kept(proxy: httpx2.Client, path: str, **headers: str) -> list[str | None]:

@@ -1,7 +1,6 @@
 """Varnish by examples/proxies/varnish.vcl before a zoo: what it keeps, and what it forgets."""
 
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from http import HTTPStatus
@@ -19,6 +18,7 @@ from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.serving import serving
 from services.gateway.wire.denials import DenialRequest
+from tests.e2e.proxies import proxying
 from tests.e2e.scripted_agent import ScriptedAgent
 from tests.running import eventually, running_stack
 
@@ -56,19 +56,12 @@ def stack(tmp_path: Path, ports: tuple[int, int]) -> Iterator[Stack]:
 def varnish(folder: Path, port: int, settings: str) -> Iterator[httpx2.Client]:
     file = folder / "zoo.vcl"
     file.write_text(settings)
-    process = subprocess.Popen(
-        (
-            *("varnishd", "-F", "-f", file, "-n", folder / "varnish"),
-            *("-a", f"{LOOPBACK}:{port}", "-s", "malloc,64m", "-j", "none"),
-        )
+    command = (
+        *("varnishd", "-F", "-f", file, "-n", folder / "varnish"),
+        *("-a", f"{LOOPBACK}:{port}", "-s", "malloc,64m", "-j", "none"),
     )
-    try:
-        with httpx2.Client(base_url=f"http://{LOOPBACK}:{port}", timeout=30) as client:
-            eventually(lambda: _listens(client), "an answer of Varnish")
-            yield client
-    finally:
-        process.terminate()
-        process.wait(10)
+    with proxying(command, port) as client:
+        yield client
 
 
 @pytest.fixture
@@ -84,14 +77,6 @@ def _settings(old: str, new: str) -> str:
     sample = SAMPLE.read_text()
     assert sample.count(old) == 1
     return sample.replace(old, new)
-
-
-def _listens(client: httpx2.Client) -> bool:
-    try:
-        client.get("/healthz")
-    except httpx2.TransportError:
-        return False
-    return True
 
 
 def _kernel(answer: httpx2.Response) -> dict[str, Any]:
