@@ -219,6 +219,7 @@ class _Overlay:
     def __init__(self, graphs: Sequence[Graph], ranges: ExtentRanges) -> None:
         self._graphs = graphs
         self._range = ranges
+        self._samples = ranges.samples
         self._largest = graphs[0]
         self._names: list[dict[str, str]] = [{} for _ in graphs]
         self._scattered: set[str] = set()
@@ -226,9 +227,8 @@ class _Overlay:
         self._moved: dict[str, str] = {}
         self._moving: list[Node] = []
         self._spare: dict[_Direction, Value] = {}
-        count = len(ranges.ranges)
-        for place in range(count):
-            self._spare_of(tuple(int(place == each) for each in range(count)))
+        for direction in _alone(len(ranges.ranges)):
+            self._spare_of(direction)
 
     def graph(self) -> Graph:
         largest = self._largest
@@ -339,8 +339,8 @@ class _Overlay:
             return self._moved.get(name, name)
         if len(entries) < len(names):
             raise self._range.refusal(f"{what} reads a constant for some extents alone")
-        given = zip(entries, self._graphs, strict=True)
-        if not all(each is entries[0] or self._begins(entries[0], each, of) for each, of in given):
+        given = zip(entries, self._samples, strict=True)
+        if not all(each is entries[0] or self._begins(entries[0], each, at) for each, at in given):
             stage = self._less(name, entries) or self._shifted(name, entries)
             if stage is None:
                 raise self._range.refusal(f"{what} reads constants that depend on the extent")
@@ -403,16 +403,15 @@ class _Overlay:
             return Stage("c", axes, Read("x", at), dtype=self._values[name].dtype)
         return None
 
-    def _begins(self, largest: Array, entries: Array, graph: Graph) -> bool:
-        """Returns whether a constant has the first entries of that of the largest extent along each
-        axis. An axis may be several of them: [4096] may be [64, 64], and [128] may be [2, 64]."""
+    def _begins(self, largest: Array, entries: Array, own: Extents) -> bool:
+        """Returns whether a constant of a sample has the first entries of that of the largest
+        extent along each axis. An axis may be several of them: [4096] may be [64, 64], and [128]
+        may be [2, 64]."""
         if entries.ndim != largest.ndim:
             return False
         pairs = [(largest, entries)]
-        most, own = (
-            self._range.samples[self._graphs.index(each)] for each in (self._largest, graph)
-        )
-        for some in _sums(most):
+        most = self._range.most
+        for some in _sums(len(most)):
             shapes = [
                 _split(each.shape, [_dot(of, extents) for of in some])
                 for each, extents in ((largest, most), (entries, own))
@@ -421,11 +420,7 @@ class _Overlay:
                 pairs.append((largest.reshape(shapes[0]), entries.reshape(shapes[1])))
         return any(
             whole.ndim == part.ndim
-            and np.array_equal(
-                whole[tuple(slice(0, extent) for extent in part.shape)],
-                part,
-                equal_nan=part.dtype.kind == "f",
-            )
+            and np.array_equal(whole[_first(part.shape)], part, equal_nan=part.dtype.kind == "f")
             for whole, part in pairs
         )
 
@@ -439,7 +434,7 @@ class _Overlay:
 
     def _steps_of(self, numbers: Sequence[int]) -> tuple[int, ...] | None:
         """Counts how many times each open extent numbers grow; None where that is unevenly."""
-        most, *apart, _ = self._range.samples
+        most, *apart, _ = self._samples
         steps = []
         for place, (extents, number) in enumerate(zip(apart, numbers[1:], strict=False)):
             step, rest = divmod(numbers[0] - number, most[place] - extents[place])
@@ -447,7 +442,7 @@ class _Overlay:
                 return None
             steps.append(step)
         more = numbers[0] - _dot(steps, most)
-        samples = zip(self._range.samples, numbers, strict=True)
+        samples = zip(self._samples, numbers, strict=True)
         grows = all(_dot(steps, extents) + more == number for extents, number in samples)
         return tuple(steps) if grows else None
 
@@ -628,10 +623,9 @@ class _Overlay:
         if min(steps) >= 0:
             growth = _Growth(steps, 0)
             return number - self._read_spare(growth.direction) * growth.step
-        for place, step in enumerate(steps):
+        for direction, step in zip(_alone(len(steps)), steps, strict=True):
             if step:
-                one = tuple(int(place == each) for each in range(len(steps)))
-                number = number - self._read_spare(one) * step
+                number = number - self._read_spare(direction) * step
         return number
 
     def _read_spare(self, direction: _Direction) -> Read:
@@ -861,11 +855,14 @@ def _shift(largest: Array, entries: Array, place: int) -> int | None:
     return None
 
 
-def _sums(extents: Extents) -> Iterator[tuple[_Direction, ...]]:
-    """Sums of dimensions that axes may have, which may be one axis: one alone, and two."""
-    count = len(extents)
-    ones = [tuple(int(place == each) for each in range(count)) for place in range(count)]
-    each = [*ones, (1,) * count] if count > 1 else ones
+def _alone(count: int) -> list[_Direction]:
+    """Each of so many dimensions by itself."""
+    return [tuple(int(place == each) for each in range(count)) for place in range(count)]
+
+
+def _sums(count: int) -> Iterator[tuple[_Direction, ...]]:
+    """Sums of so many dimensions that axes may have, which may be one axis: one alone, and two."""
+    each = [*_alone(count), *([(1,) * count] if count > 1 else [])]
     yield from ((one,) for one in each)
     yield from product(each, repeat=2)
 
