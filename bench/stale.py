@@ -69,6 +69,12 @@ SOURCES: dict[str, tuple[str, ...]] = {
         *("bench/crowd/finals.py", "fixtures/paper_stack.py", "fixtures/recorded", "cli/simulate"),
         *("services/aggregator", "services/gateway/lending.py", "kernelzoo/store"),
     ),
+    "finals_browsers": (
+        "bench/crowd/finals_browsers.py",
+        *("bench/crowd/judged_keys.py", "bench/crowd/referee.py"),
+        *("services/aggregator", "services/gateway/lending.py", "kernelzoo/store"),
+        *("client/src/agent", "client/src/measurer", "client/src/timing"),
+    ),
     "growth": (
         "bench/serving/growth.py",
         *("bench/serving/filled_zoo.py", "bench/serving/gateway_reads.py"),

@@ -134,11 +134,12 @@ def _page(browser: BenchBrowser, request: ContestRequest, threads: int) -> PageR
         results = page.contest(request)
         others_busy = CpuUsage.now().others_since(before)
     for result in results:
-        _refuse_wrong(result, request)
+        refuse_wrong(result, request)
     return PageResults(results={each.name: each for each in results}, others_busy=others_busy)
 
 
-def _refuse_wrong(result: Result, request: ContestRequest) -> None:
+def refuse_wrong(result: Result, request: ContestRequest) -> None:
+    """Raises CannotMeasure where an output differs from the reference's by more than is allowed."""
     difference = result.difference
     if difference is not None and not difference <= request.lease.tolerance:
         raise CannotMeasure(
