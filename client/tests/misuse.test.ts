@@ -94,13 +94,72 @@ test("options, names and keys of another type are refused in a sentence", async 
     [() => opened(null), /^KernelZoo.open takes options as an object, not null/],
     [() => opened(7), /^KernelZoo.open takes options as an object, not 7/],
     [() => opened({ keys: "abc" }), /^keys is to be a list of keys, not abc/],
-    [() => opened({ backend: "gpu" }), /^backend is gpu; ask for auto, wasm, webgpu, javascript/],
+    [() => opened({ backend: "gpu" }), /^backend is to be one of auto, wasm, webgpu, javascript; "gpu" was/],
     [() => zoo.kernel(null as never), /^zoo.kernel takes a name, not "null"/],
     [() => zoo.set(7 as never), /^zoo.set takes a name, not "7"/],
     [() => zoo.model({} as never), /^zoo.model takes a name, not "\[object Object\]"/],
     [() => zoo.languageModel("" as never), /^zoo.languageModel takes a name, not ""/],
+    [() => zoo.loadGraph(7 as never), /^zoo.loadGraph takes a name, not "7"/],
   ];
   for (const [ask, pattern] of refusals) await assert.rejects(ask(), told(pattern));
+});
+
+/** Values that options may not have. Each is refused in one sentence, before anything is asked for. */
+const UNFIT: Readonly<Record<string, readonly unknown[]>> = {
+  timeoutMs: [-1, 0, Number.NaN, Number.POSITIVE_INFINITY, "10", null],
+  maxAgeMs: [-1, Number.NaN, "7"],
+  deviceClass: ["x", "", 7, null, "0123456789abcdef:wasm"],
+  bundle: ["", 7],
+  device: ["gpu", null],
+  backend: ["gpu", "WASM", null],
+  use: ["worst", true],
+  verify: ["yes", 1],
+  buffers: ["b", null],
+  constant: [null, 7],
+  onProgress: ["log", {}],
+  signal: [{}, null, 5000],
+  memoryBytes: [-1, 0, Number.NaN, "1e9"],
+  check: ["maybe", "true", 1, null],
+  tune: ["always", true, "Idle"],
+  budgetMs: [-1, "60000"],
+  contribute: ["yes", {}, { application: "" }, null],
+  dimensions: [{ sequence: "128" }, { sequence: null }, 128, null],
+  runs: [0, -3, "1"],
+  weights: ["weights.bin", new Uint8Array(8), null],
+  contextLength: [0, "2048"],
+  save: ["", true, null],
+};
+
+test("values that options may not have are refused in a sentence with what they may be", async (t) => {
+  const asked = serve(t, manifestOf(tinyKernel("add", ELEMENTS)));
+  const zoo = await open();
+  const takers: readonly [string, (options: object) => Promise<unknown>][] = [
+    [
+      "timeoutMs maxAgeMs deviceClass bundle device backend signal",
+      (options) => KernelZoo.open("http://zoo.test", options),
+    ],
+    ["use verify buffers constant", (options) => zoo.kernel(KEY, options)],
+    ["use verify buffers", (options) => zoo.set("shop", options)],
+    ["onProgress signal memoryBytes", (options) => zoo.loadGraph("kept", options)],
+    [
+      "onProgress signal memoryBytes check tune budgetMs contribute dimensions backend save runs weights",
+      (options) => zoo.model("network", options),
+    ],
+    [
+      "onProgress signal memoryBytes check tune budgetMs contribute contextLength save",
+      (options) => zoo.languageModel("language", options),
+    ],
+  ];
+  for (const [names, ask] of takers) {
+    for (const name of names.split(" ")) {
+      assert.ok(UNFIT[name]?.length, name);
+      for (const value of UNFIT[name] ?? []) {
+        const pattern = new RegExp(`^${name} is to be [^;]{8,}; .+ was given\\.$`);
+        await assert.rejects(ask({ [name]: value }), told(pattern), `${name}: ${value}`);
+      }
+    }
+  }
+  assert.deepEqual(asked, []);
 });
 
 test("every option that the types name is known", async (t) => {

@@ -348,3 +348,13 @@ def test_an_agent_measures_in_the_name_that_the_address_says(stack: Stack, page:
     assert see_profile(page)["application"] == "shop"
     page.get_by_role("button", name="Send this and start").click()
     page.get_by_text("there is no application shop to measure for").first.wait_for()
+
+
+def test_a_target_that_is_none_is_refused_before_a_request(stack: Stack, page: Page) -> None:
+    asked = requests_of(page)
+    page.goto(f"{stack.url}/agent?target=wasm&target=gpu")
+    page.get_by_role("button", name="Start").click()
+    sentence = "The address asks for the target gpu; write ?target=wasm or ?target=webgpu."
+    page.get_by_text(sentence).first.wait_for()
+    heard_all(page)
+    assert [request.url for request in asked] == []

@@ -145,16 +145,27 @@ function startWorker(): Worker {
   return started;
 }
 
-/** The targets that the address names, as in `?target=webgpu`; all of them where it names none. */
-function askedTargets(): readonly MeasuredTarget[] {
+/**
+ * The targets that the address names, as in `?target=webgpu`; all of them where it names none, and a
+ * sentence where it names one that is none.
+ */
+function askedTargets(): readonly MeasuredTarget[] | string {
   const asked = new URLSearchParams(location.search).getAll("target");
-  const known = TARGETS.filter((target) => asked.includes(target));
-  return known.length > 0 ? known : TARGETS;
+  const unknown = asked.find((name) => !TARGETS.some((target) => target === name));
+  if (unknown !== undefined) {
+    return `The address asks for the target ${unknown}; write ?target=${TARGETS.join(" or ?target=")}.`;
+  }
+  return asked.length > 0 ? TARGETS.filter((target) => asked.includes(target)) : TARGETS;
 }
 
 /** Starts the worker. No request was made and nothing was measured before. */
 function start(): void {
   if (worker !== null) return;
+  const targets = askedTargets();
+  if (typeof targets === "string") {
+    take({ type: "refused", reason: targets });
+    return;
+  }
   worker = startWorker();
   host = pageHost();
   publish([], { ...INITIAL_STATE, phase: "starting" });
@@ -162,7 +173,7 @@ function start(): void {
     type: "start",
     options: {
       origin: location.origin,
-      targets: askedTargets(),
+      targets,
       workloads: null,
       inTokens: [],
       beside: false,

@@ -579,6 +579,13 @@ export class LanguageModel {
     });
     if (wrong)
       throw this.#error(`${wrong[0]} is to be ${wrong[1]}; ${options[wrong[0]]} was given.`);
+    const { stop = [], signal } = options;
+    if (!(Array.isArray(stop) && stop.every(Number.isInteger))) {
+      throw this.#error(`stop is to be a list of tokens; ${stop} was given.`);
+    }
+    if (signal !== undefined && typeof signal?.aborted !== "boolean") {
+      throw this.#error(`signal is to be an AbortSignal; ${signal} was given.`);
+    }
     const biases: readonly unknown[] = Object.values(options.logitBias ?? {});
     if (!biases.every(Number.isFinite)) throw this.#error("logitBias has a number for each token.");
   }

@@ -221,7 +221,8 @@ export class Model<Types extends ModelTypes = AnyModel> {
    * follow each other. A kernel that traps is replaced by its default, and the run is repeated. A
    * feed that is no input but a constant of the import, such as `use_cache_branch`, chooses the
    * plan that runs, which is opened with the first such feed. Rejects with KernelZooError (run) for
-   * feeds that do not fit and for a misspelt option, and with the reason of `signal`.
+   * feeds that do not fit, for a misspelt option and a signal that is none, and with the reason of
+   * `signal`.
    */
   async run(
     feeds: FeedsOf<Types>,
@@ -243,7 +244,8 @@ export class Model<Types extends ModelTypes = AnyModel> {
     let last: readonly Stored[];
     try {
       for (const name in options) {
-        if (name !== "signal" && name !== "into") throw new Misfit("option", { name });
+        const isSignal = typeof (options.signal ?? { aborted: false }).aborted === "boolean";
+        if (name === "signal" ? !isSignal : name !== "into") throw new Misfit("option", { name });
       }
       last = storedFeeds(inputs, feeds, spare, host.shares);
     } catch (thrown) {

@@ -7,20 +7,57 @@ import type { Misfit, MisfitDetails } from "../model/feeds.js";
 import type { MemoryLack } from "../model/memory-budget.js";
 import type { ModelAnswer } from "../wire/model-answer.js";
 import type { Manifest, TargetKind } from "../wire/types.js";
+import { BACKENDS } from "./backend.js";
 
 export { unknownName };
 
-/** Says what is wrong with options, or with a name that is none. */
+const MILLISECONDS = "a number of milliseconds";
+const TRUTH = "true or false";
+
+/** The values that options may have, as `VALUES` of the zoo tests them. */
+const EXPECTED: Readonly<Record<string, string>> = {
+  backend: `one of ${BACKENDS.join(", ")}`,
+  budgetMs: `${MILLISECONDS}, 0 or more`,
+  buffers: "an object of GPU buffers by the names of tensors",
+  bundle: "the text that zoo.lock has as index",
+  check: 'true, false or "first"',
+  constant: "an object of values by the names of inputs",
+  contextLength: "a number of tokens, 1 or more",
+  contribute: `${TRUTH}, or { application: "its name" }`,
+  device: "a GPUDevice",
+  deviceClass: "a class such as zoo.deviceClass tells, 0123456789abcdef:r3-01:wasm+simd128",
+  dimensions: "an object of numbers by the names of dimensions, such as { sequence: 128 }",
+  maxAgeMs: `${MILLISECONDS}, 0 or more`,
+  memoryBytes: "a number of bytes, 1 or more",
+  onProgress: "a function",
+  runs: "a number of runs, 1 or more",
+  save: "a text, the key under which the model is kept",
+  signal: "an AbortSignal",
+  timeoutMs: `${MILLISECONDS} from 1 to ${2 ** 31 - 1}`,
+  tune: '"idle" or "off"',
+  use: '"best" or "fallback"',
+  verify: TRUTH,
+  weights: "a File or another Blob",
+};
+
+/** Says what is wrong with a name, or with options, of which `unfit` is the first that is wrong. */
 export function misuse(
   where: string,
+  name: unknown,
   options: object,
   known: readonly string[],
-  isNamed: boolean,
-  name: unknown,
+  unfit: readonly [option: string, value: unknown] | undefined,
 ): string {
-  if (!isNamed) return `${where} takes a name, not "${name}".`;
-  const sentence = typeof options === "object" && unknownName(where, options, known);
-  return sentence || `${where} takes options as an object, not ${options}.`;
+  if (typeof name !== "string" || name === "") return `${where} takes a name, not "${name}".`;
+  if (unfit === undefined || typeof options !== "object") {
+    return `${where} takes options as an object, not ${options}.`;
+  }
+  const [option, value] = unfit;
+  const given = typeof value === "string" ? `"${value}"` : String(value);
+  return (
+    unknownName(where, { [option]: value }, known) ??
+    `${option} is to be ${EXPECTED[option]}; ${given} was given.`
+  );
 }
 
 const CONSTANT = ":constant=";
@@ -115,7 +152,9 @@ const MISFITS: {
     ...details: MisfitDetails[Kind]
   ) => string;
 } = {
-  option: ({ name }) => `${unknownName("model.run", { [name]: true }, ["signal", "into"])}`,
+  option: ({ name }) =>
+    unknownName("model.run", { [name]: true }, ["signal", "into"]) ??
+    `${name} is to be ${EXPECTED[name]}.`,
   unknown: ({ name }, known) =>
     `The model has no input ${name}; its inputs are ${known.join(", ")}.`,
   missing: (port) =>

@@ -122,9 +122,42 @@ const OPTIONS = {
     "onProgress signal memoryBytes check tune budgetMs contribute dimensions backend save runs weights",
 };
 
+type Fits = (value: unknown) => boolean;
+
+const among =
+  (...values: readonly unknown[]): Fits =>
+  (value) =>
+    values.includes(value);
+const from =
+  (least: number, most = Infinity): Fits =>
+  (value) =>
+    typeof value === "number" && value >= least && value <= most;
+const isObject: Fits = (value) => typeof value === "object" && value !== null;
+const isText: Fits = (value) => typeof value === "string" && value !== "";
+const isBoolean = among(true, false);
+
 /**
- * Rejects with KernelZooError (run) for a misspelt option, for options that are no object, and for a
- * `name` of a workload, a set or a model that is no text.
+ * The values that options may have, as `EXPECTED` of the refusals has them in words. The keys and
+ * the threads of a zoo are looked at where they are read.
+ */
+const VALUES: Readonly<Record<string, Fits>> = {
+  ...{ bundle: isText, save: isText, use: among("best", "fallback"), tune: among("idle", "off") },
+  ...{ backend: among(...BACKENDS), check: among(true, false, "first"), verify: isBoolean },
+  ...{ maxAgeMs: from(0), budgetMs: from(0), memoryBytes: from(1), runs: from(1) },
+  ...{ contextLength: from(1), timeoutMs: from(1, 2 ** 31 - 1) },
+  ...{ device: isObject, buffers: isObject, constant: isObject },
+  deviceClass: (value) => /^[\da-f]{16}:r\d+-[01]+:(wasm|webgpu|javascript)/.test(`${value}`),
+  dimensions: (value) => isObject(value) && Object.values(value as object).every(Number.isFinite),
+  contribute: (value) =>
+    isBoolean(value) || isText((value as { readonly application?: unknown } | null)?.application),
+  onProgress: (value) => typeof value === "function",
+  signal: (value) => isBoolean((value as Partial<AbortSignal> | null)?.aborted),
+  weights: (value) => value instanceof Blob,
+};
+
+/**
+ * Rejects with KernelZooError (run) for a misspelt option, for one that has no such value, for
+ * options that are no object, and for a `name` of a workload, a set or a model that is no text.
  */
 async function refuseMisuse(
   where: keyof typeof OPTIONS,
@@ -132,11 +165,13 @@ async function refuseMisuse(
   name: unknown = where,
 ): Promise<void> {
   const known = OPTIONS[where].split(" ");
-  const isObject = typeof options === "object" && options !== null;
-  const isNamed = typeof name === "string" && name !== "";
-  if (isNamed && isObject && Object.keys(options).every((key) => known.includes(key))) return;
+  const unfit = Object.entries(options ?? {}).find(
+    ([option, value]) =>
+      !known.includes(option) || (value !== undefined && VALUES[option]?.(value) === false),
+  );
+  if (isText(name) && isObject(options) && unfit === undefined) return;
   const { misuse } = await import("./refusals.js");
-  throw new KernelZooError("run", misuse(where, options, known, isNamed, name));
+  throw new KernelZooError("run", misuse(where, name, options, known, unfit));
 }
 
 /** Throws KernelZooError (run) where there are no workers: in Node, in service workers, in worklets. */
@@ -290,15 +325,12 @@ export class KernelZoo {
    * of the `bundle.json` of a bundle; it may be relative to the page. Where the page may not run
    * WebAssembly, models and kernels run in JavaScript, and kernels by `runAsync` alone. Throws
    * KernelZooError: network for what is no address, signature for keys that are none, memory where the browser has no
-   * shared WebAssembly memory, run for options that are none, another backend or a senseless number of threads.
+   * shared WebAssembly memory, run for options that are none or have no such value.
    */
   static async open(url: string | URL, options: OpenOptions = {}): Promise<KernelZoo> {
     await refuseMisuse("KernelZoo.open", options);
     const source = sourceOf(url, options);
     const { threads: asked = 1, backend = "auto", signal } = options;
-    if (!BACKENDS.includes(backend)) {
-      throw new KernelZooError("run", `backend is ${backend}; ask for ${BACKENDS.join(", ")}.`);
-    }
     const forbidden = backend === "javascript" ? "It was asked for." : forbiddenReason();
     const arena = forbidden ? new Arena(NO_MEMORY) : pageArena();
     const threads = new Threads(arena, forbidden ? 1 : asked);
@@ -493,7 +525,7 @@ export class KernelZoo {
     key: string,
     options?: GraphOptions,
   ): Promise<Model<Types>> {
-    await refuseMisuse("zoo.loadGraph", options);
+    await refuseMisuse("zoo.loadGraph", options, key);
     return this.#opened(key, options?.signal, async () => {
       return (await graphs()).loadGraph<Types>(this.#host(ANY_DEVICE), key, options);
     });
