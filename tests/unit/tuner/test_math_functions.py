@@ -164,6 +164,37 @@ def test_a_power_is_that_of_c_at_its_edges() -> None:
     np.testing.assert_allclose(got[finite], wanted[finite], rtol=1e-6, atol=DENORMAL)
 
 
+def numbers_that_are_powers() -> tuple[Floats, Floats]:
+    """Whole bases and exponents whose powers are numbers of f32, and roots of squares."""
+    whole = [
+        (base, exponent)
+        for base in range(2, 400)
+        for exponent in range(1, 128)
+        if base**exponent < 2**128 and float(np.float32(base**exponent)) == base**exponent
+    ]
+    halves = [(2, exponent) for exponent in range(-126, 0)]
+    roots = [(base * base, 0.5) for base in range(2, 400)]
+    x, y = np.array(whole + halves + roots, np.float32).T
+    return x[: x.size // 4 * 4].copy(), y[: y.size // 4 * 4].copy()
+
+
+@pytest.mark.parametrize(("kind", "fma"), [(LoopKind.VECTOR, True), (LoopKind.SERIAL, False)])
+def test_a_power_that_is_a_number_is_that_number(kind: LoopKind, fma: bool) -> None:
+    x, y = numbers_that_are_powers()
+    assert x.size > 1500
+    np.testing.assert_array_equal(powers(x, y, kind, fma=fma), np.float_power(x, y))
+
+
+def test_powers_of_1_and_of_2_reach_the_largest_number_and_the_least() -> None:
+    largest = np.finfo(np.float32).max
+    x = np.array([largest, -largest, 1e-45, -1e-40, 1.8446743e19, 1.8446744e19, 1e-20, 3], "f4")
+    y = np.array([1, 1, 1, 1, 2, 2, 2, 81], np.float32)
+    wanted = [largest, -largest, x[2], x[3], np.float32(3.4028233e38), np.inf, 1e-40, np.inf]
+    got = powers(x, y, LoopKind.VECTOR, fma=False)
+    np.testing.assert_allclose(got, np.array(wanted, np.float32), rtol=1e-6, atol=1e-44)
+    np.testing.assert_array_equal(got[:4], x[:4])
+
+
 def test_the_power_of_a_clamped_number_is_computed_without_choices() -> None:
     """It is so behind the largest score of a row: e to what lies between -87 and 0."""
     x, y = parameter("x", POINTS), parameter("y", POINTS)

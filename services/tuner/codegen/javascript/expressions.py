@@ -189,6 +189,8 @@ class Expressions:
             return self._called(_EXTREMES[op], f"{left}, {right}")
         if op is BinaryOp.FMOD:
             return f"({self._rounded(node.left, lane)} % {self._rounded(node.right, lane)})"
+        if op is BinaryOp.POW:
+            return self._called("pow", f"{left}, {right}")
         if op in _BITS:
             return f"({left} {_BITS[op]} {right})"
         if dtype_of(node.left) is DType.F32 and op in _INFIX:

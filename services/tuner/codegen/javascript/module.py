@@ -28,7 +28,7 @@ from services.tuner.ir.rewrite import statements
 MAX_TEXT_BYTES = 1 << 18
 _WORD_BYTES = 4
 _SCRATCH = "scratch"
-_FUNCTIONS = "fround imul min max abs floor ceil round sqrt exp tanh log expm1 log1p sin cos"
+_FUNCTIONS = "fround imul min max abs floor ceil round sqrt exp tanh log expm1 log1p sin cos pow"
 _MATH = tuple(_FUNCTIONS.split())
 _ARRAYS = {
     "f32": "new Float32Array(memory)",
