@@ -103,7 +103,10 @@ the first place of NaN. In WebAssembly that costs what three instructions take i
 finite (WGSL, section 15.7.2); Mesa's and SwiftShader do not where kernels look. Numbers below 2⁻¹²⁶
 may be 0, as is what follows from them: `Exp`, `Sigmoid` and `Mish` below −87.3. Constants that
 small are 0 from the import on, since processors take many times as long for them. The mean of no
-entries is NaN, as in NumPy, where onnxruntime has 0.
+entries is NaN, as in NumPy, where onnxruntime has 0. `Clip` without a bound leaves infinities, for
+which onnxruntime has the largest number, and `Pow` of -∞ by a constant 0.5 is NaN, as its root is.
+0 and -0 may stand for one another in what `Relu`, `Max` and `Min` make of them, and where a
+constant 0 is added.
 
 What is computed between two tensors in memory is so in f32 on WebAssembly, as stated. In JavaScript
 it has 64 bits, and a driver of WGSL may reorder it, as onnxruntime does not:

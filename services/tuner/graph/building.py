@@ -207,7 +207,7 @@ class Site:
     ) -> Operand | None:
         """A norm of rows; None where its epsilon is no power of ten, which a key could name."""
         power = round(-log10(epsilon)) if epsilon > 0 else 0
-        if power < 1 or abs(epsilon * 10.0**power - 1) > 1e-3:
+        if power < 1 or abs(epsilon * 10.0**power - 1) > 1e-6:
             return None
         return self.workload(operator, (*rows.shape, power), rows, *parameters)
 

@@ -173,13 +173,15 @@ class _Search:
     def _maker(self, name: str) -> Node | None:
         return self._makers.get(self._root(name))
 
-    def _value(self, name: str) -> Expression | None:
-        """Returns what each entry of a value is, if a program of one stage makes it."""
+    def _stage(self, name: str) -> Stage | None:
+        """Returns the stage that makes the entries of a value, if it is a program's only one."""
         node = self._maker(name)
         if node is None or not isinstance(node.op, Program):
             return None
-        stage = single_stage(node, self._graph.values)
-        return stage.value if stage else None
+        return single_stage(node, self._graph.values)
+
+    def _is_in_place(self, read: Read, stage: Stage) -> bool:
+        return self._place(read) == flat(stage.axes, stage.shape)
 
     def _row_mean_of(self, name: str, columns: int) -> str | None:
         """The value whose rows it is the means of."""
@@ -191,8 +193,8 @@ class _Search:
 
     def _mean_square(self, factor: Read, op: BinaryOp, columns: int) -> tuple[str, int] | None:
         """The value whose mean square the factor is the root of, and the exponent of epsilon."""
-        value = self._value(factor.tensor)
-        match value:
+        stage = self._stage(factor.tensor)
+        match stage.value if stage else None:
             case Call(Function.SQRT, inner) if op is BinaryOp.DIV:
                 pass
             case Call(Function.RSQRT, inner) if op is BinaryOp.MUL:
@@ -202,25 +204,31 @@ class _Search:
             case _:
                 return None
         match inner:
-            case Binary(BinaryOp.ADD, Read(tensor), Real(epsilon)):
+            case Binary(BinaryOp.ADD, Read() as mean, Real(epsilon)):
                 pass
-            case Binary(BinaryOp.ADD, Real(epsilon), Read(tensor)):
+            case Binary(BinaryOp.ADD, Real(epsilon), Read() as mean):
                 pass
             case _:
                 return None
-        squares = self._row_mean_of(tensor, columns)
-        match self._value(squares) if squares else None:
-            case Binary(BinaryOp.MUL, Read(left, at), Read(right, other)):
-                if (left, at) == (right, other) and epsilon > 0:
-                    exponent = -log10(epsilon)
-                    if abs(exponent - round(exponent)) < 1e-4:
-                        return self._root(left), round(exponent)
+        if stage is None or not self._is_in_place(mean, stage):
+            return None
+        squares = self._row_mean_of(mean.tensor, columns)
+        squared = self._stage(squares) if squares else None
+        match squared.value if squared else None:
+            case Binary(BinaryOp.MUL, Read() as left, right) if left == right and epsilon > 0:
+                exponent = -log10(epsilon)
+                in_place = squared is not None and self._is_in_place(left, squared)
+                if in_place and abs(exponent - round(exponent)) < 1e-6:
+                    return self._root(left.tensor), round(exponent)
         return None
 
     def _centred(self, rest: str, columns: int) -> str | None:
         """The value of which `rest` is what remains when the mean of the row is taken away."""
-        match self._value(rest):
-            case Binary(BinaryOp.SUB, Read(source), Read(mean)):
-                if self._row_mean_of(mean, columns) == self._root(source):
-                    return source
+        stage = self._stage(rest)
+        match stage.value if stage else None:
+            case Binary(BinaryOp.SUB, Read() as source, Read() as mean) if stage is not None:
+                of_rows = self._place(mean) == quotient(flat(stage.axes, stage.shape), columns)
+                of_source = self._row_mean_of(mean.tensor, columns) == self._root(source.tensor)
+                if of_rows and of_source and self._is_in_place(source, stage):
+                    return source.tensor
         return None

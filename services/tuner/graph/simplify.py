@@ -63,10 +63,11 @@ def without_neutral_steps(network: Network) -> Network:
 
 
 def without_index_wraps(network: Network) -> Network:
-    """where(i < 0, i + n, i) as an index is i: a gather counts negative ones from the end."""
+    """where(i < 0, i + n, i) as an index of an axis of n is i: a gather counts negative ones from
+    the end."""
     makers = network.makers
 
-    def wrapped(name: str) -> str:
+    def wrapped(name: str, extents: tuple[int, ...]) -> str:
         match makers.get(name):
             case Step(operator="Where", inputs=(below, added, index)):
                 pass
@@ -77,14 +78,23 @@ def without_index_wraps(network: Network) -> Network:
                 Step(operator="Less", inputs=(left, zero)),
                 Step(operator="Add", inputs=operands),
             ) if left == index and index in operands and _all(network, zero, 0):
-                return index
+                count = operands[operands[0] == index]
+                if _all(network, count, extents[0]) and len(set(extents)) == 1:
+                    return index
         return name
 
     def changed(step: Step) -> Step:
         if step.operator not in ("Gather", "GatherElements", "GatherND"):
             return step
         data, index, *rest = step.inputs
-        return replace(step, inputs=(data, wrapped(index), *rest))
+        shape = network.types[data].shape
+        if step.operator == "GatherND":
+            first: Any = step.attributes.get("batch_dims", 0)
+            extents = shape[first : first + network.types[index].shape[-1]]
+        else:
+            axis: Any = step.attributes.get("axis", 0)
+            extents = (shape[axis],)
+        return replace(step, inputs=(data, wrapped(index, extents), *rest))
 
     return replace(network, steps=tuple(map(changed, network.steps)))
 

@@ -157,17 +157,25 @@ def _operand(other: Read | Real) -> Read | float:
 
 # Functions of one number.
 
+_SIZES = (1e-30, 1e-20, 1e-12, 1e-9, 1e-6, 1e-3, 5.99, 6.01, 12.0, 30.0, 80.0, 1e3, 1e6, 1e20)
 _NUMBERS = np.concatenate(
     [
         np.linspace(-8.0, 8.0, 65),
-        np.outer([-1.0, 1.0], [1e-6, 1e-3, 5.99, 6.01, 12.0, 30.0, 80.0, 1e3, 1e6, 1e20]).ravel(),
+        np.outer([-1.0, 1.0], [*_SIZES, np.inf]).ravel(),
+        [np.nan],
     ]
 )
 _TOLERANCE = 2e-6
+"""Constants of f32, such as √2, may be written with few digits."""
+_CANCELLED = 1e-15
+"""A sum of the size of a number may leave so much of it in float64, as 1 + erf x does below 0."""
 
 
 def function_named(function: Expression) -> str | None:
-    """The unary epilogue that an expression of `HOLE` is; None if it is another function."""
+    """The unary epilogue that an expression of `HOLE` is; None if it is another function.
+
+    What differs near 0 alone is another one: log(max(x, 1e-10)) is no log(relu(x)).
+    """
     inner = set(parts(function))
     if any(isinstance(part, Read) and part != HOLE for part in inner):
         return None
@@ -176,9 +184,26 @@ def function_named(function: Expression) -> str | None:
     except TypeError:
         return None
     for name, wanted in _known().items():
-        if np.allclose(found, wanted, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True):
-            return name
+        if _are_alike(_NUMBERS, found, wanted):
+            near = _near_constants(inner)
+            named = values_at(UNARY[name][1](HOLE), near)
+            return name if _are_alike(near, values_at(function, near), named) else None
     return None
+
+
+def _near_constants(inner: set[Expression]) -> NDArray[np.float64]:
+    """Numbers around those of an expression, where it may have another branch."""
+    sizes = [abs(part.value) for part in inner if isinstance(part, Real)]
+    around = np.outer([0.5, 0.999, 1.0, 1.001, 2.0], sizes).ravel()
+    return np.concatenate([around, -around])
+
+
+def _are_alike(
+    numbers: NDArray[np.float64], found: NDArray[np.float64], wanted: NDArray[np.float64]
+) -> bool:
+    with np.errstate(invalid="ignore"):
+        close = np.abs(found - wanted) <= _TOLERANCE * np.abs(wanted) + _CANCELLED * np.abs(numbers)
+    return bool(np.all(close | (found == wanted) | (np.isnan(found) & np.isnan(wanted))))
 
 
 @lru_cache(maxsize=1)
