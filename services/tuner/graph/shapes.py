@@ -9,7 +9,7 @@ of older opsets and the branch of a condition that is taken are put in the place
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from shlex import quote
 from types import MappingProxyType
 
@@ -26,6 +26,7 @@ from onnx import (
 
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from services.tuner.graph.contrib import written
+from services.tuner.graph.conversion import converted
 from services.tuner.graph.dimensions import (
     NO_CONSTANTS,
     ConstantValue,
@@ -34,6 +35,7 @@ from services.tuner.graph.dimensions import (
     refuse_unknown_constants,
     refuse_unknown_dimensions,
 )
+from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.functions import OPSET
 from services.tuner.graph.network import Array, Network, Step, TensorType, unknown_operator
 from services.tuner.graph.older_opsets import modernised
@@ -72,6 +74,10 @@ MAX_TURNS = 256
 """Loops whose turns are known are unrolled."""
 FIRST_SCAN_OF_SEQUENCES = 9
 """Before, Scan had batches of sequences of different lengths."""
+MISCOMPUTED = (
+    "GlobalMaxPool", "Hardmax", "LRN", "LogSoftmax", "LpNormalization", "MaxPool", "Resize",
+)  # fmt: skip
+"""ONNX's reference computes other numbers than onnxruntime of some inputs or attributes of these."""
 LOOPING = ("Range",)
 """Operators that ONNX defines by a loop. Where their values are not known, their shape is not."""
 
@@ -347,16 +353,8 @@ class _Walk:
             self.enter(scope.prefix + name, type_, told_node(node)) if type_ else ""
             for name, type_ in zip(node.output, types, strict=True)
         )
-        self.steps.append(
-            Step(
-                operator=node.op_type,
-                inputs=tuple(node.input),
-                outputs=outputs,
-                attributes=attributes_of(node, schema),
-                label=scope.prefix + (node.name or next(filter(None, node.output))),
-                version=version,
-            )
-        )
+        step = _step_of(node, schema, version)
+        self.steps.append(replace(step, outputs=outputs, label=scope.prefix + step.label))
         return outputs
 
     def _known_values(
@@ -380,8 +378,39 @@ class _Walk:
             if values is None:
                 raise
             return values
-        values = computed(node, inputs, version)
+        values = None if node.op_type in MISCOMPUTED else computed(node, inputs, version)
+        fits = values is not None and all(
+            type_ is None or value.size == type_.elements
+            for value, type_ in zip(values, types, strict=True)
+        )
+        if not fits:
+            known = node.op_type in self._known
+            values = self._computed_here(node, schema, types, version) if known else None
         return None if values is None else fitted(values, types)
+
+    def _computed_here(
+        self,
+        node: NodeProto,
+        schema: defs.OpSchema,
+        types: Sequence[TensorType | None],
+        version: int,
+    ) -> tuple[Array, ...] | None:
+        """The outputs of a node whose inputs are known, as the graph of it computes them; None
+        where there is none."""
+        outputs = {name: type_ for name, type_ in zip(node.output, types, strict=True) if type_}
+        inputs = [name for name in node.input if name]
+        network = Network(
+            inputs=(),
+            outputs=tuple((name, name) for name in outputs),
+            types=outputs | {name: self.types[name] for name in inputs},
+            constants={name: self.constants[name] for name in inputs},
+            steps=(_step_of(node, schema, version),),
+        )
+        try:
+            values = evaluate(converted(network), {})
+        except UnsupportedModel:
+            return None
+        return tuple(values.get(name, np.zeros(0)) for name in node.output)
 
     def _called(
         self,
@@ -620,6 +649,17 @@ def _repeating(node: NodeProto, how: str) -> UnsupportedModel:
     return UnsupportedModel(
         f"{told_node(node)} {how}; export the model without loops, for one step, and repeat that "
         "in the page"
+    )
+
+
+def _step_of(node: NodeProto, schema: defs.OpSchema, version: int) -> Step:
+    return Step(
+        operator=node.op_type,
+        inputs=tuple(node.input),
+        outputs=tuple(node.output),
+        attributes=attributes_of(node, schema),
+        label=node.name or next(filter(None, node.output)),
+        version=version,
     )
 
 

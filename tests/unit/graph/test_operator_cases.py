@@ -9,9 +9,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from onnx import ModelProto, numpy_helper
 
 from fixtures.operator_cases import DRAWN, EdgeDraw, OperatorCase, drawn_case
 from kernelzoo.domain.artifact import Artifact
@@ -124,6 +126,28 @@ def test_any_other_case_of_an_operator_is_right_on_wasm(operator: str, seed: int
             raise
     outputs = {case.name: on_wasm(planned(case, graph))}
     assert not faults([case], {"wasm": outputs})
+
+
+WIDE = ("Mul:integers", "Sub:integers")
+"""Constants beyond 32 bits are the nearest number that a page has."""
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("operator", [name for name in DRAWN if name not in WIDE])
+def test_an_operator_of_constants_is_computed_at_import(operator: str, tmp_path: Path) -> None:
+    for case in (drawn_case(operator, seed) for seed in range(2)):
+        model = ModelProto()
+        model.CopyFrom(case.model)
+        del model.graph.input[:]
+        for name, value in case.feeds.items():
+            model.graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
+        path = tmp_path / "constants.onnx"
+        path.write_bytes(model.SerializeToString())
+        graph = imported(read_model(path), {})
+        with quiet():
+            outputs = evaluate(graph, {})
+        assert not graph.inputs
+        assert not faults([case], {"import": {case.name: outputs}})
 
 
 NAN_IS_KEPT = (
