@@ -91,7 +91,7 @@ negative number.
 `Resize` makes as many entries of a scale as onnxruntime does, which multiplies in f32 (10 by 0.7
 are 7), and with `align_corners` its last entry is a corner, or that of the crop; in ONNX's
 reference the fraction of an entry that a scale leaves is. An axis that keeps its extent but has a
-scale that is not 1 is resized as ONNX says; onnxruntime leaves it in some modes. With
+crop, or a scale that is not 1, is resized as ONNX says; onnxruntime leaves it in some modes. With
 `auto_pad` SAME a pool whose stride is larger than its window pads nothing, where ONNX's reference
 cuts and onnxruntime refuses.
 

@@ -169,17 +169,21 @@ class _Match:
     def _folded(
         self, edit: Edit, workload: Workload, operands: list[str], steps: list[EntryStep]
     ) -> tuple[Workload, Expression]:
-        """Takes the constant steps: weights times `scale`, and `shift` as the bias."""
-        found = affine_of(steps, self._row)
-        scale, shift = found.scale, found.shift
+        """Takes the constant steps: weights times `scale`, and `shift` as the bias. Steps that leave
+        the numbers of f32, as a division by 0, are none of the weights."""
+        place = _scaled_operand(workload)
+        weights = self.graph.constants[operands[place]]
+        with np.errstate(all="ignore"):
+            found = affine_of(steps, self._row)
+            scale, shift = found.scale, found.shift
+            along = scale[:, None] if _columns_axis(workload) == 0 and scale.size > 1 else scale
+            scaled = weights * along if (scale != 1).any() else None
+        if not np.isfinite(shift).all() or not (scaled is None or np.isfinite(scaled).all()):
+            return workload, self.start
+        if scaled is not None:
+            operands[place] = edit.constant(operands[place], scaled)
         done = steps[found.steps - 1].whole if found.steps else self.start
         del steps[: found.steps]
-        if (scale != 1).any():
-            place = _scaled_operand(workload)
-            weights = self.graph.constants[operands[place]]
-            axis = _columns_axis(workload)
-            along = scale[:, None] if axis == 0 and scale.size > 1 else scale
-            operands[place] = edit.constant(operands[place], weights * along)
         if shift.any():
             workload = with_epilogue(workload, "bias")
             columns = workload.output.shape[-1]
@@ -245,7 +249,8 @@ class _Match:
         row = self._row(step)
         assert row is not None
         if isinstance(step, Subtract | Divide):
-            row = -row if isinstance(step, Subtract) else np.reciprocal(row)
+            with np.errstate(divide="ignore"):
+                row = -row if isinstance(step, Subtract) else np.reciprocal(row)
         entries = np.broadcast_to(row, shape).astype(np.float32)
         return [edit.constant(f"{self.anchor.output}.{name}", entries)]
 

@@ -7,12 +7,21 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.unit.graph.models import assert_as_reference, drawn, parsed
+from services.tuner.graph.evaluate import evaluate
+from services.tuner.graph.fuse import fused
+from services.tuner.graph.importing import import_model
+from tests.unit.graph.models import assert_as_reference, drawn, parsed, written
 
 Array = NDArray[Any]
 
-NEAR_ZERO = np.array(
-    [[0, 0, 0], [1e-4, -2e-4, 3e-5], [1, 2, 3], [-1, -1, -1], [1e-9, 0, 0], [3.5, 0, 0]], np.float32
+
+
+def reals(entries: list[Any]) -> Array:
+    return np.array(entries, np.float32)
+
+
+NEAR_ZERO = reals(
+    [[0, 0, 0], [1e-4, -2e-4, 3e-5], [1, 2, 3], [-1, -1, -1], [1e-9, 0, 0], [3.5, 0, 0]]
 )
 AFTER_A_PRODUCT = {
     f"{name}, {least}": (body, least)
@@ -43,6 +52,34 @@ def test_a_threshold_that_is_nearly_0_is_no_relu(tmp_path: Path) -> None:
         { m = MatMul (x, w)\n y = ThresholdedRelu <alpha = 0.0009> (m) }"""
     made = assert_as_reference(tmp_path, parsed(text), {"x": NEAR_ZERO})
     assert made.outputs
+
+
+@pytest.mark.parametrize("operator", ["Div", "Mul"])
+def test_a_constant_that_leaves_the_numbers_of_f32_goes_into_no_weights(
+    operator: str, tmp_path: Path
+) -> None:
+    """c / 0 is ∞ of every c above 0, and Σ a · (b / 0) is NaN where b has both signs."""
+    w, s = reals([[1, -2], [-4, 3e30], [5, 6]]), reals([0, 1e20])
+    text = f"""g (float[6, 3] x) => (float[6, 2] y)
+        <float[3, 2] w = {{1, -2, -4, 3e30, 5, 6}}, float[2] s = {{0, 1e20}}>
+        {{ m = MatMul (x, w)\n y = {operator} (m, s) }}"""
+    graph = import_model(written(tmp_path, parsed(text)), {})
+    with np.errstate(all="ignore"):
+        wanted = (np.divide if operator == "Div" else np.multiply)(NEAR_ZERO @ w, s)
+        for each in (graph, fused(graph)):
+            made = evaluate(each, {"x": NEAR_ZERO})["y"]
+            np.testing.assert_allclose(made, wanted, rtol=1e-5)
+
+
+def test_a_product_over_nothing_is_what_is_added(tmp_path: Path) -> None:
+    text = """g (float[2, 0] a, float[0, 3] b, float[3] c) => (float[2, 3] y)
+        { y = Gemm <beta = 2.0> (a, b, c) }"""
+    empty = {"a": np.zeros((2, 0), np.float32), "b": np.zeros((0, 3), np.float32)}
+    graph = import_model(written(tmp_path, parsed(text)), {})
+    c = drawn((3,))
+    assert [port.name for port in graph.inputs] == ["c"]
+    made = evaluate(graph, {**empty, "c": c})["y"]
+    np.testing.assert_array_equal(made, np.broadcast_to(2 * c, (2, 3)))
 
 
 SQUARES = "q = Mul (d, d)\n v = ReduceMean <axes = [-1]> (q)\n s = Add (v, e)\n r = Sqrt (s)\n "

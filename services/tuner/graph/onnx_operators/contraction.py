@@ -9,6 +9,7 @@ import numpy as np
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import Axis, Expression, Integer, Reducer
 from kernelzoo.domain.workload import MAX_EXTENT
+from kernelzoo.numerics.operators import NUMPY_DTYPES
 from services.tuner.graph.building import Carried, Formula, Operand, Site
 from services.tuner.graph.onnx_operators.movement import joined
 from services.tuner.graph.operands import UNPACKED_ROWS
@@ -108,6 +109,9 @@ def _gemm(site: Site) -> Carried:
     alpha, beta = site.real("alpha", 1.0), site.real("beta", 1.0)
     if site.dtype is not DType.F32 and not (alpha.is_integer() and beta.is_integer()):
         raise site.refusal("it scales integers by a fraction", "cast its inputs to float first")
+    if not k:
+        nothing = site.constant(np.zeros((m, n), NUMPY_DTYPES[a.dtype]))
+        return _finished(site, nothing, alpha, beta, c)
     if a.dtype is not DType.F32:
         total = _generic(site, a, site.transposed(b, (1, 0)) if transposed_b else b)
         return _finished(site, total, alpha, beta, c)
