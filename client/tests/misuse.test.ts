@@ -94,7 +94,10 @@ test("options, names and keys of another type are refused in a sentence", async 
     [() => opened(null), /^KernelZoo.open takes options as an object, not null/],
     [() => opened(7), /^KernelZoo.open takes options as an object, not 7/],
     [() => opened({ keys: "abc" }), /^keys is to be a list of keys, not abc/],
-    [() => opened({ backend: "gpu" }), /^backend is to be one of auto, wasm, webgpu, javascript; "gpu" was/],
+    [
+      () => opened({ backend: "gpu" }),
+      /^backend is to be one of auto, wasm, webgpu, javascript; "gpu" was/,
+    ],
     [() => zoo.kernel(null as never), /^zoo.kernel takes a name, not "null"/],
     [() => zoo.set(7 as never), /^zoo.set takes a name, not "7"/],
     [() => zoo.model({} as never), /^zoo.model takes a name, not "\[object Object\]"/],

@@ -169,8 +169,8 @@ class _Match:
     def _folded(
         self, edit: Edit, workload: Workload, operands: list[str], steps: list[EntryStep]
     ) -> tuple[Workload, Expression]:
-        """Takes the constant steps: weights times `scale`, and `shift` as the bias. Steps that leave
-        the numbers of f32, as a division by 0, are none of the weights."""
+        """Takes the constant steps: weights times `scale`, and `shift` as the bias. Steps that
+        leave the numbers of f32, as a division by 0, are none of the weights."""
         place = _scaled_operand(workload)
         weights = self.graph.constants[operands[place]]
         with np.errstate(all="ignore"):

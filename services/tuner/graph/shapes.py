@@ -77,7 +77,7 @@ FIRST_SCAN_OF_SEQUENCES = 9
 MISCOMPUTED = (
     "GlobalMaxPool", "Hardmax", "LRN", "LogSoftmax", "LpNormalization", "MaxPool", "Resize",
 )  # fmt: skip
-"""ONNX's reference computes other numbers than onnxruntime of some inputs or attributes of these."""
+"""ONNX's reference computes other numbers than onnxruntime of some inputs or attributes here."""
 LOOPING = ("Range",)
 """Operators that ONNX defines by a loop. Where their values are not known, their shape is not."""
 

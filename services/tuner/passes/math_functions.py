@@ -12,8 +12,8 @@ PolynomialApproximation does the same.
 Errors are the largest seen against float64, in units in the last place (ulp) of the float32 result,
 over two million points, with and without multiply-add: exp 0.99, tanh 6.4, erf 6.2, sigmoid 1.93,
 rsqrt 1.48, log 0.82, sin and cos 1.54 up to |x| = 100. A power of e to the y·ln x errs by 1.3 where
-|y·ln x| is below 10, and by 10.4 near 80; one of whole numbers that is a number of f32 is exact. The
-tests hold each to its figure below.
+|y·ln x| is below 10, and by 10.4 near 80; one of whole numbers that is a number of f32 is exact.
+The tests hold each to its figure below.
 
 NaN gives NaN. exp(x) is inf above 88.7228, and 0 below -87.3365, where it would be denormal;
 so is sigmoid there. tanh and erf keep the sign of -0 and reach ±1; denormal arguments come back
@@ -98,7 +98,7 @@ _BITS_OF_SHIFT = 0x4B400000
 _EXPONENT_OF_ONE = 127
 _FRACTION_BITS = 23
 _IN_FLOAT64 = MathFunction.LOG
-"""Of the targets JavaScript alone has it, whose functions are those of `Math`."""
+"""JavaScript alone of the targets has it, whose functions are those of `Math`."""
 
 _EXP = (
     0.4999999403953552,
@@ -186,8 +186,8 @@ def approximation(function: MathFunction, x: Expression, build: ExpressionBuilde
 def power(base: Expression, exponent: Expression, build: ExpressionBuilder) -> Expression:
     """xʸ = e^(y·ln|x|), whose exponent is taken in two numbers; negative where x is and y is odd.
 
-    As in C: 1 where y is 0 or x is 1, x where y is 1, inf or 0 at x = 0, NaN where x is negative and
-    y has a fraction.
+    As in C: 1 where y is 0 or x is 1, x where y is 1, inf or 0 at x = 0, NaN where x is negative
+    and y has a fraction.
     """
     x, y = build.keep(base), build.keep(exponent)
     if _IN_FLOAT64 in build.native:
@@ -219,8 +219,8 @@ def _exp_of_sum(high: Expression, low: Expression, build: ExpressionBuilder) -> 
     """e^(high + low), where low is far smaller, within 1 ulp of that, so that a power which is a
     number of f32 is that number: Floor and Cast of 3² have 9, not 8.
 
-    As `_exp`, with what the sum of r's parts rounds away, and with 2ⁿ in two factors: the product is
-    inf or denormal where the power is. WGSL's own exp may be off by 2·|high| ulp.
+    As `_exp`, with what the sum of r's parts rounds away, and with 2ⁿ in two factors: the product
+    is inf or denormal where the power is. WGSL's own exp may be off by 2·|high| ulp.
     """
     bounded = build.keep(build.larger(build.smaller(high, _SURE_POWER), -_SURE_POWER))
     n = build.keep(call(MathFunction.NEAREST, bounded * build.number(_LOG2_E)))

@@ -15,7 +15,6 @@ from tests.unit.graph.models import assert_as_reference, drawn, parsed, written
 Array = NDArray[Any]
 
 
-
 def reals(entries: list[Any]) -> Array:
     return np.array(entries, np.float32)
 
@@ -120,7 +119,11 @@ def test_an_epsilon_that_is_nearly_a_power_of_ten_is_itself(epsilon: str, tmp_pa
 WRAPS: dict[str, tuple[str, str, str, list[Any], str]] = {
     "another extent": ("float[5] x, int64[3] i", "Gather", "int64 n = {2}", [-1, 0, -2], "3"),
     "each axis's own": (
-        "float[5, 2] x, int64[1, 2] i", "GatherND", "int64[2] n = {5, 1}", [[-1, -1]], "1",
+        "float[5, 2] x, int64[1, 2] i",
+        "GatherND",
+        "int64[2] n = {5, 1}",
+        [[-1, -1]],
+        "1",
     ),
     "its extent": ("float[5] x, int64[3] i", "Gather", "int64 n = {5}", [-1, 0, -2], "3"),
 }
@@ -132,4 +135,8 @@ def test_an_index_that_a_model_wraps_itself_is_wrapped_at(name: str, tmp_path: P
     text = f"""g ({ports}) => (float[{shape}] y) <int64 zero = {{0}}, {count}> {{
         below = Less (i, zero)\n added = Add (i, n)\n j = Where (below, added, i)
         y = {operator} (x, j) }}"""
-    assert_as_reference(tmp_path, parsed(text), {"x": drawn((5, 2) if "2] x" in ports else (5,)), "i": np.array(index)})
+    assert_as_reference(
+        tmp_path,
+        parsed(text),
+        {"x": drawn((5, 2) if "2] x" in ports else (5,)), "i": np.array(index)},
+    )
