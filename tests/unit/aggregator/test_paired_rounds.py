@@ -82,6 +82,35 @@ def test_what_a_quorum_finds_faster_by_the_median_is_served_though_preferences_a
     assert served(in_turn(*split), "champion")[0] == "best"
 
 
+def test_what_follows_the_winner_by_the_same_ballots_is_served_at_once() -> None:
+    """Most prefer the third to the second, and too few to the first, which the second replaces."""
+    voters = [
+        {"first": 0.9, "second": 0.95, "third": 0.78},
+        {"first": 0.9, "second": 0.95, "third": 0.78},
+        {"first": 0.7, "second": 0.75, "third": 0.72},
+        {"first": 0.98, "second": 0.8},
+        {"first": 0.98, "second": 0.8},
+    ]
+    assert served(in_turn(*voters), "first")[0] == "third"
+    assert served(in_turn(*voters), "third")[0] == "third"
+
+
+@pytest.mark.parametrize("live", [None, "noisy"])
+def test_what_two_of_five_find_slower_than_the_default_is_not_served_instead(
+    live: str | None,
+) -> None:
+    """Five browsers found so of a convolution on a busy machine; a referee found 1.02."""
+    told = (1.063, 0.903, 0.861, 0.783, 1.037)
+    assert served(in_turn(*({"noisy": time} for time in told)), live)[0] == "default"
+    second = (0.976, 0.91, 0.898, 0.845)
+    both = [{"noisy": noisy, "sure": sure} for noisy, sure in zip(told, second, strict=False)]
+    assert served(in_turn(*both, {"noisy": told[4]}), live)[0] == "sure"
+
+
+def test_one_of_five_that_finds_the_winner_slower_than_the_default_may_be_mistaken() -> None:
+    assert served(in_turn(*({"fast": time} for time in (1.08, 0.9, 0.91, 0.9, 0.9))))[0] == "fast"
+
+
 def test_near_equals_leave_the_champion_where_it_is() -> None:
     near = [{"other": 0.797, "champion": 0.8}] * 5
     assert served(in_turn(*near), "champion")[0] == "champion"
