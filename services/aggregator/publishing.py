@@ -99,9 +99,9 @@ FEWEST = 3
 
 DOUBTED = 0.25
 """Share of those who measured a kernel, of which more must not have found it slower than the
-default; one may always be mistaken. Five browsers on a machine with much other work, whose paired
-rounds differed by up to 20 %, had a median of 0.90 of the default's time for a kernel that takes
-1.02 of it; two of them had found it slower."""
+default by the margin; one may always be mistaken. Five browsers on a machine with much other work,
+whose paired rounds differed by up to 20 %, had a median of 0.90 of the default's time for a kernel
+that takes 1.02 of it; two of them had found it slower."""
 
 NOBODY: Mapping[str, int] = MappingProxyType({})
 
@@ -359,7 +359,7 @@ def _follower(poll: _Poll, times: Times, champion_id: str) -> str:
 
     def is_doubted(name: str) -> bool:
         found = told.get(name, ())
-        slower = sum(time > 1 for time in found)
+        slower = sum(time > 1 + MARGIN for time in found)
         return name != poll.default_id and slower > max(1, DOUBTED * len(found))
 
     def is_faster(name: str, other: str) -> bool:
