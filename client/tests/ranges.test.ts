@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { Stored } from "../src/executor/golden-tensors.js";
+import { takeOutput, writeFeed } from "../src/executor/open-places.js";
 import type { Feeds } from "../src/model/feeds.js";
 import type { Model } from "../src/model/model.js";
 import type { Opener } from "../src/model/opener.js";
 import { serveRanges } from "../src/model/ranges.js";
-import type { PlanWire } from "../src/wire/model-answer.js";
+import type { PlanWire, PortWire } from "../src/wire/model-answer.js";
 
 const port = { dtype: "float32", tensor: 0 } as const;
 const told = { dtype: "int32", tensor: 0, shape: [1] } as const;
@@ -40,7 +42,7 @@ function served() {
     inputs: PLAN.inputs,
     async run(feeds: Feeds) {
       fed.push(feeds);
-      return { z: feeds.x };
+      return { z: (feeds.x as unknown as { data: Float32Array }).data };
     },
   } as unknown as Model;
   serveRanges(model, { answer: { plan: PLAN } } as unknown as Opener);
@@ -55,7 +57,17 @@ const feed = (...shape: number[]) => ({
 test("what is there of an axis behind another are the first rows of each entry of that", async () => {
   const { model, fed } = served();
   const { z } = await model.run({ x: feed(2, 1, 2), y: feed(2), all: feed(3) });
-  assert.deepEqual(fed[0]?.x, Float32Array.of(1, 2, 0, 0, 0, 0, 0, 0, 3, 4, 0, 0, 0, 0, 0, 0));
+  const [whole] = fed as unknown as [{ x: { data: Float32Array } }];
+  const { data, ...how } = whole.x;
+  assert.deepEqual([...data, how], [1, 2, 3, 4, { shape: [2, 1, 2], isFirst: true }]);
+  const [port] = PLAN.inputs as [PortWire];
+  const memory = new Float32Array(16).fill(9) as Stored;
+  writeFeed(port, data as Stored, memory, [3, 1]);
+  assert.deepEqual([...memory], [1, 2, 0, 0, 0, 0, 0, 0, 3, 4, 0, 0, 0, 0, 0, 0]);
+  assert.deepEqual([...takeOutput(port, memory, [3, 1])], [1, 2, 3, 4]);
+  assert.deepEqual([...takeOutput(port, memory, [4, 1])], []);
+  writeFeed(port, new Float32Array() as Stored, memory, [4, 1]);
+  assert.deepEqual([...memory], new Array(16).fill(0));
   const names = ["spare n", "spare m", "spare n+m"];
   assert.deepEqual(
     names.map((name) => fed[0]?.[name]),

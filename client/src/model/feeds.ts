@@ -19,7 +19,14 @@ export type TensorData = (
 export type Entries = ArrayLike<number> | ArrayLike<bigint> | ArrayLike<boolean>;
 
 /** Entries, or entries with their shape, which is checked then. */
-export type Feed = Entries | { readonly data: Entries; readonly shape: readonly number[] };
+export type Feed =
+  | Entries
+  | {
+      readonly data: Entries;
+      readonly shape: readonly number[];
+      /** @internal The entries are the first of an input that has a range. */
+      readonly isFirst?: true;
+    };
 
 export type Feeds = Readonly<Record<string, Feed>>;
 
@@ -62,20 +69,25 @@ export class Misfit<Kind extends keyof MisfitDetails = keyof MisfitDetails> exte
 export interface Shaped {
   readonly data?: Entries;
   readonly shape?: readonly number[];
+  readonly isFirst?: true;
 }
 
 function entriesOf(port: PortWire, feed: Feed): Entries {
-  const { data: entries = feed as Entries, shape = port.shape }: Shaped = feed as Shaped;
+  const { data: entries = feed as Entries, shape = port.shape, isFirst }: Shaped = feed as Shaped;
+  if (isFirst) return entries;
   if (shape.join() !== port.shape.join()) throw new Misfit("shape", port, shape);
   if (entries.length === productOf(port.shape)) return entries;
   throw new Misfit("length", port, entries.length);
 }
 
-/** A copy, in the place of `into` where that is given. */
+/** A copy, in the memory of `into` where that is large enough. */
 export function copied(entries: Float32Array | Int32Array, into?: Stored): Stored {
-  if (into === undefined) return entries.slice() as Stored;
-  into.set(entries);
-  return into;
+  const { length } = entries;
+  if (into === undefined || into.buffer.byteLength < 4 * length) return entries.slice() as Stored;
+  const kind = into.constructor as new (memory: ArrayBuffer, at: number, length: number) => Stored;
+  const memory = into.length === length ? into : new kind(into.buffer, 0, length);
+  memory.set(entries);
+  return memory;
 }
 
 /** Fresh memory, which workers share where the browser lets them; they only read it. */
@@ -87,7 +99,7 @@ function fresh(length: number, shares: boolean): Stored {
 
 function floats(port: PortWire, entries: Entries, shares: boolean, into?: Stored): Stored {
   if (entries instanceof Float32Array) {
-    return copied(entries, into ?? fresh(entries.length, shares));
+    return copied(entries, into ?? fresh(productOf(port.shape), shares));
   }
   const given = typeof entries[0];
   if (entries.length > 0 && given !== "number") throw new Misfit("type", port, given);

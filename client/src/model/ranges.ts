@@ -4,6 +4,7 @@
  */
 import { KernelZooError } from "../engine/error.js";
 import { productOf } from "../engine/tensors.js";
+import { eachRow, type Open, openPlaces, shapeOfRun } from "../executor/open-places.js";
 import { misfitText } from "../sdk/refusals.js";
 import type { PlanWire, PortWire } from "../wire/model-answer.js";
 import {
@@ -19,7 +20,6 @@ import type { Opener } from "./opener.js";
 
 type Axes = NonNullable<PlanWire["axes"]>;
 type Axis = Axes[number];
-type Open = NonNullable<PortWire["open"]>;
 type Batch = NonNullable<PlanWire["batch"]>;
 
 const refused = (message: string) => new KernelZooError("run", message);
@@ -35,15 +35,6 @@ const toldInputs = ({ axes = [], sums = [] }: PlanWire) =>
   new Set([...axes.flatMap(toldOf).map(([input]) => input), ...sums.map(({ input }) => input)]);
 
 const entriesOf = (feed: Feed): Entries => (feed as Shaped).data ?? (feed as Entries);
-
-/** Lists what is open of a shape, by place. */
-function openPlaces({ open, also_open = [] }: PortWire): ReadonlyMap<number, readonly Open[]> {
-  const places = new Map<number, Open[]>();
-  for (const one of open ? [open, ...also_open] : []) {
-    places.set(one.place, [...(places.get(one.place) ?? []), one]);
-  }
-  return places;
-}
 
 /** `1×sequence`, with the names of dimensions that have a range. */
 function shapeText(port: PortWire, axes: Axes): string {
@@ -148,34 +139,16 @@ class Extents {
   }
 }
 
-/** Calls back for each row of `dims` in memory of a shape: where it begins there and among `dims`. */
-function eachRow(
-  shape: readonly number[],
-  dims: readonly number[],
-  copy: (there: number, here: number, length: number) => void,
-): void {
-  const last = dims.findLastIndex((size, i) => size !== shape[i]);
-  const length = productOf(dims.slice(Math.max(0, last)));
-  const step = productOf(shape.slice(Math.max(0, last)));
-  const rows = last > 0 ? productOf(dims.slice(0, last)) : 1;
-  for (let row = 0; row < rows; row++) {
-    let there = 0;
-    for (let [place, rest, size] = [last - 1, row, step]; place >= 0; place--) {
-      const extent = dims[place] as number;
-      there += (rest % extent) * size;
-      rest = Math.floor(rest / extent);
-      size *= shape[place] as number;
-    }
-    copy(there, row * length, length);
-  }
-}
-
-/** The entries of a feed, and beside them what an input takes where nobody reads it. */
-function padded(port: PortWire, feed: Feed, dims: readonly number[]): Entries {
+/**
+ * The entries of a feed, and beside integers what an input takes where nobody reads it. Real numbers
+ * stay as many as there are: the worker puts them into their places.
+ */
+function padded(port: PortWire, feed: Feed, dims: readonly number[]): Feed {
   const { shape } = port;
   const entries = entriesOf(feed);
   const length = productOf(shape);
   if (entries.length === length) return entries;
+  if (port.dtype === "float32") return { data: entries, shape: dims, isFirst: true };
   // Any row does; arrays of a page may hold no negative numbers.
   const [least, most] = port.rows ?? [0, 0];
   const beyond = Math.min(Math.max(0, least), most);
@@ -196,18 +169,6 @@ function padded(port: PortWire, feed: Feed, dims: readonly number[]): Entries {
     filled.set(given.subarray(here, here + length), there),
   );
   return filled;
-}
-
-/** Takes what is there of the entries of an output. */
-function cut(data: TensorData, shape: readonly number[], dims: readonly number[]): TensorData {
-  if (productOf(shape) === productOf(dims)) return data;
-  const whole = data as Int32Array<ArrayBuffer>;
-  const kind = data.constructor as new (length: number) => Int32Array<ArrayBuffer>;
-  const some = new kind(productOf(dims));
-  eachRow(shape, dims, (there, here, length) =>
-    some.set(whole.subarray(there, there + length), here),
-  );
-  return some;
 }
 
 /** The feeds of the plan, with what each of its dimensions leaves out. Throws KernelZooError (run). */
@@ -347,15 +308,8 @@ export function serveRanges<Types extends ModelTypes = AnyModel>(
       const computed = await run(whole as FeedsOf<Types>, options);
       const outputs = { ...computed } as Record<string, TensorData>;
       for (const port of plan.outputs) {
-        const places = openPlaces(port);
-        const shape = port.shape.map((extent, i) =>
-          (places.get(i) ?? []).reduce(
-            (n, { axis, step }) => n - step * (spare[axis] ?? 0),
-            extent,
-          ),
-        );
-        const own = cut(outputs[port.name] as TensorData, port.shape, shape);
-        outputs[port.name] = Object.assign(own, { shape });
+        const shape = shapeOfRun(port, spare);
+        outputs[port.name] = Object.assign(outputs[port.name] as TensorData, { shape });
       }
       return outputs;
     },

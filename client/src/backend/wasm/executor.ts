@@ -4,6 +4,7 @@ import { type BucketCall, bucketCalls, insteadFor } from "../../executor/bucket-
 import type { Executor, ExecutorPorts, RunResult } from "../../executor/executor.js";
 import type { Stored } from "../../executor/golden-tensors.js";
 import type { LoadOrder } from "../../executor/messages.js";
+import { spareOf, takeOutput, writeFeed } from "../../executor/open-places.js";
 import { checked, WrongKernel } from "../../executor/output-check.js";
 import { Arrivals } from "../../weights/arrivals.js";
 import {
@@ -159,7 +160,10 @@ export async function loadOnWasm(order: LoadOrder, ports: WasmPorts): Promise<Wa
   ): Promise<RunResult | null> => {
     // Threads take some 50 us to wake.
     crew?.up();
-    for (const [i, port] of plan.inputs.entries()) view(port).set(feeds[i] as Stored);
+    const spare = spareOf(plan, feeds);
+    for (const [i, port] of plan.inputs.entries()) {
+      writeFeed(port, feeds[i] as Stored, view(port), spare);
+    }
     arrivals.computing = true;
     const ran = dispatcher.run(aborted, 0, tasks.length, insteadFor(plan, bucketed, feeds));
     const times = await ran.finally(() => {
@@ -169,7 +173,7 @@ export async function loadOnWasm(order: LoadOrder, ports: WasmPorts): Promise<Wa
     if (times === null) return null;
     // An output may be a weight that no call reads.
     await stored;
-    return { outputs: plan.outputs.map((port) => view(port).slice() as Stored), times };
+    return { outputs: plan.outputs.map((port) => takeOutput(port, view(port), spare)), times };
   };
   return {
     ...{ order, memory, placement, dispatcher, crew, arrivals, stored, run },

@@ -13,10 +13,11 @@ import {
 } from "../../executor/executor.js";
 import type { Stored } from "../../executor/golden-tensors.js";
 import type { FromRuntime, Loaded, LoadOrder } from "../../executor/messages.js";
+import { spareOf, takeOutput, wholeFeed } from "../../executor/open-places.js";
 import { checked } from "../../executor/output-check.js";
 import { poster } from "../../rpc.js";
 import { now } from "../../timing/clock.js";
-import type { WeightWire } from "../../wire/model-answer.js";
+import type { PortWire, WeightWire } from "../../wire/model-answer.js";
 import { type BoundProgram, runInSlices, type Sliced } from "./binding.js";
 import { padded, readBuffer } from "./buffers.js";
 import { CallTimer } from "./call-timer.js";
@@ -175,10 +176,17 @@ export class GpuExecutor implements Executor {
     into: readonly (Stored | undefined)[] = [],
     beside: BesideCall | null = null,
   ): Promise<RunResult | null> {
-    const outputs = await this.#runs.run(
-      (staging) => this.#submit(feeds, staging, aborted, beside),
+    const { plan } = this.order.answer;
+    const spare = spareOf(plan, feeds);
+    const whole = plan.inputs.map((port, i) => wholeFeed(port, feeds[i] as Stored, spare));
+    const read = await this.#runs.run(
+      (staging) => this.#submit(whole, staging, aborted, beside),
       (staging) => this.#read(staging, into),
     );
+    const outputs =
+      read && plan.axes
+        ? read.map((entries, i) => takeOutput(plan.outputs[i] as PortWire, entries, spare))
+        : read;
     return outputs && { outputs, times: timed ? await this.times() : untimed() };
   }
 
