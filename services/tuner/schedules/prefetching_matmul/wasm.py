@@ -29,6 +29,12 @@ Where rows may be spare, of 16 those of a part each, tiles follow what is there:
           else: c[4, 8]                                      up to 4 rows that are left
         if 12 + spare < 16: c[4, 8]                          rows behind the last whole tile
 
+A single row, as a step of a decoder has, is a tile over several panels, of which each brings two
+sums that do not wait for one another:
+
+    if 1 + spare < 16: …
+    else: for group < 1: c[1, 16]                            two panels, those of the block
+
 Weights of a network are in no cache when the turn of their layer comes. The processor foresees what
 is read in order, but only as fast as it is read: while the first rows pass by a new panel it waits
 for memory. WebAssembly has no instruction that prefetches. A load whose value is dropped does, as
@@ -54,11 +60,15 @@ from services.tuner.schedules.prefetching_matmul.config import WasmPrefetchingMa
 FEWEST_ROWS = 4
 """A tile of fewer rows and 8 columns takes as long: its sums wait for one another."""
 
+MOST_PANELS = 6
+"""As many panels of 8 columns have twelve vectors of sums."""
+
 
 def lower(candidate: Candidate) -> ScheduledProgram:
     workload = candidate.workload
     config = WasmPrefetchingMatmulConfig.of(replace(candidate, workload=workload.whole))
-    if workload.spare_parts and Extents.of(workload.whole).m % workload.spare_parts:
+    parts = workload.spare_parts
+    if parts and (workload.spare_blocks > 1 or Extents.of(workload.whole).m % parts):
         nest = with_spare(_PrefetchingMatmulNest(workload.whole, config).program(), workload)
     else:
         nest = _PrefetchingMatmulNest(workload, config).program()
@@ -92,6 +102,8 @@ class _PrefetchingMatmulNest:
                 tiles = (*tiles, *self._rows(each, place, following))
         body = ir.serial("panel", panels, frame.enclose(tiles))
         if self.parts:
+            if self.part_rows == 1 and extents.m > 1:
+                body = ir.under((self._there(ir.constant(1)),), body, self._single_row(panels))
             *_, spare, _ = self.parameters
             body = (ir.let(READ, spare[0], self.parts, body),)
         return ir.program(self.parameters, "block", blocks, body)
@@ -105,6 +117,23 @@ class _PrefetchingMatmulNest:
             return tiles
         behind = RowTiles(whole, whole * first.rows, 1, left)
         return (*tiles, *self._rows(behind, panel, following))
+
+    def _single_row(self, panels: int) -> ir.Block:
+        """The first row, by the panels of a block, several at once."""
+        config, extents, width = self.config, self.extents, self.config.tile_n
+        together = next(n for n in range(MOST_PANELS, 0, -1) if panels % n == 0)
+        a, b, *_ = self.parameters
+        sums = TileSums(together, width, "p0", "n0")
+        panel = ir.affine(block=panels, group=together, p0=1)
+        lane, k = ir.variable("n0"), ir.affine(k1=config.unroll_k, k0=1)
+        product = a[k] * b[(panel * extents.k + k) * width + lane]
+        at = (ir.ZERO, ir.ZERO, panel * width + lane)
+        tile: ir.Block = (
+            *sums.start(),
+            *ir.serial("k1", extents.k // config.unroll_k, sums.add(config.unroll_k, product)),
+            *sums.each(stored_product(extents, self.parameters, at, sums.held)),
+        )
+        return ir.serial("group", panels // together, ir.allocated((sums.buffer,), tile))
 
     def _there(self, row: ir.Affine) -> ir.Bound:
         return (row + ir.variable(READ) * self.part_rows).below(self.extents.m)
