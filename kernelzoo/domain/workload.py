@@ -317,6 +317,11 @@ class Workload:
         return self.spare
 
     @property
+    def spare_blocks(self) -> int:
+        """Counts the blocks of the output each of which has such parts."""
+        return 1
+
+    @property
     def whole(self) -> "Workload":
         """Returns the workload that computes all parts of the output, which this one is where
         nothing is left out."""
@@ -470,6 +475,11 @@ class ProgramWorkload(Workload):
     def spare_parts(self) -> int:
         spare = self.program.spare
         return spare.parts if spare else 0
+
+    @property
+    def spare_blocks(self) -> int:
+        spare = self.program.spare
+        return spare.blocks if spare else 1
 
     @property
     def whole(self) -> Workload:

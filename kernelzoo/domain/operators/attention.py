@@ -5,7 +5,9 @@
     power[h, i, j] = exp(scores[h, i, j] - most[h, i])
     c[i, h, e] = mixed[h, i, e] / total[h, i]
 
-Queries, keys and values may be columns of one matrix, as one product makes them.
+Queries, keys and values may be columns of one matrix, as one product makes them. Heads that follow
+one another may share keys and values (grouped-query attention): those of head h are k[h // 3, j, d]
+where three do.
 
 Of a range of lengths there are only the first keys, and only the first rows are wanted: a last
 input `spare` says how many of the last ones are neither. Where there are more keys than rows, as
@@ -69,24 +71,26 @@ SCORED = {name: kind for name, kind in EPILOGUES.items() if kind is not Epilogue
 class HeadsOperand:
     """Queries, keys or values lie here: in input number `place`, a matrix of `columns` columns with
     those of head 0 from column `first` on, head after head. Without columns it is [heads, rows,
-    entries]."""
+    entries]. As many heads as `shared` have the same entries, and count as one then."""
 
     place: int
     columns: int = 0
     first: int = 0
+    shared: int = 1
 
     def shape(self, heads: int, rows: int, entries: int) -> tuple[int, ...]:
-        return (rows, self.columns) if self.columns else (heads, rows, entries)
+        return (rows, self.columns) if self.columns else (heads // self.shared, rows, entries)
 
     def steps(self, rows: int, entries: int) -> tuple[int, int]:
-        """Elements from head to head, and from row to row."""
+        """Elements from head to head that is not the same, and from row to row."""
         return (entries, self.columns) if self.columns else (rows * entries, entries)
 
     def entry(self, head: Axis, row: Axis, entry: Axis) -> Read:
         name = f"x{self.place}"
+        own: Expression = head // self.shared if self.shared > 1 else head
         if not self.columns:
-            return Read(name, (head, row, entry))
-        column = head * number(entry.extent) + entry
+            return Read(name, (own, row, entry))
+        column = own * number(entry.extent) + entry
         return read(name, row, column + self.first if self.first else column)
 
 
@@ -109,6 +113,11 @@ class ManyRowsAttention:
     spare_keys: bool = False
     spare_rows: bool = False
     spare_apart: bool = False
+
+    @property
+    def shared(self) -> int:
+        """Counts the heads that have the same keys and values."""
+        return self.keys.shared
 
     @property
     def told(self) -> tuple[Input, ...]:
@@ -221,6 +230,8 @@ def _read_off(program: Program) -> ManyRowsAttention | None:
         return None
     if scored is None or [*map(len, sizes)] != [3, 1, 3]:
         return None
+    if queries.shared > 1 or keys.shared != values.shared:
+        return None
     heads, m, n = products.shape
     return ManyRowsAttention(
         heads=heads,
@@ -248,14 +259,24 @@ def _operand(entry: Read, inputs: Mapping[str, tuple[int, tuple[int, ...]]]) -> 
     if entry.tensor not in inputs:
         return None
     place, shape = inputs[entry.tensor]
+    shared = _shared(entry)
     match entry.at:
         case (_, Binary(BinaryOp.ADD, _, Integer(first))):
-            return HeadsOperand(place=place, columns=shape[-1], first=first)
+            return HeadsOperand(place=place, columns=shape[-1], first=first, shared=shared)
         case (_, _):
-            return HeadsOperand(place=place, columns=shape[-1])
+            return HeadsOperand(place=place, columns=shape[-1], shared=shared)
         case (_, _, _):
-            return HeadsOperand(place=place)
+            return HeadsOperand(place=place, shared=shared)
     return None
+
+
+def _shared(entry: Read) -> int:
+    for place in entry.at:
+        for part in parts(place):
+            match part:
+                case Binary(BinaryOp.FLOOR_DIV, Axis(), Integer(divisor)):
+                    return divisor
+    return 1
 
 
 def _epilogue(value: Expression) -> tuple[str, ...] | None:

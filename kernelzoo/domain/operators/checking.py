@@ -97,8 +97,8 @@ def _refuse_spare(program: Program) -> None:
         return
     if program.inputs[-1:] != (Input(spare.tensor, DType.I32, (1,)),):
         raise InvalidInput(f"{spare}: the last input must be {spare.tensor}: i32[1]")
-    if prod(program.output.shape) % spare.parts:
-        raise InvalidInput(f"{spare}: the output has no {spare.parts} equal parts")
+    if prod(program.output.shape) % (spare.parts * spare.blocks):
+        raise InvalidInput(f"{spare}: the output has no {spare.parts * spare.blocks} equal parts")
     if program.updates or program.output.is_ordered or is_recurrent(program):
         raise InvalidInput(f"{spare}: parts of an output that updates or orders are computed whole")
 

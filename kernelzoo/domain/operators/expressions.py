@@ -351,13 +351,16 @@ class Update:
 @dataclass(frozen=True, slots=True)
 class Spare:
     """The input `tensor`, i32[1], says how many of the `parts` equal parts of the output, the last
-    ones, nobody will read: a kernel may leave them as they are, or write anything there."""
+    ones, nobody will read: a kernel may leave them as they are, or write anything there. Of several
+    `blocks`, such as heads, each has so many parts."""
 
     tensor: str
     parts: int
+    blocks: int = 1
 
     def __str__(self) -> str:
-        return f"spare {self.tensor}: {self.parts}"
+        blocks = f" in each of {self.blocks}" if self.blocks > 1 else ""
+        return f"spare {self.tensor}: {self.parts}{blocks}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@
     c[i: 5]: f16 = a[i, 0] * 0.5                        output that is stored as f16
     a := c                                              update: what a holds after the call
     spare x: 5                                          the last x[0] of 5 parts may be left out
+    spare x: 5 in each of 3                             and so of the 5 of each of 3 blocks
     c[i: 5] = last over k: 9 of scatter(a[i], b[k], at[k])    stage that is written at places
 
 Expressions are a small part of Python's, so that Python's own parser reads them; nothing of them is
@@ -55,7 +56,9 @@ _STAGE = re.compile(
     r"((?P<reducer>\w+) over (?P<over>[^\[\]]*?) of )?(?P<value>.+)"
 )
 _UPDATE = re.compile(r"(?P<tensor>\w+) := (?P<stage>\w+)")
-_SPARE = re.compile(r"spare (?P<tensor>\w+): (?P<parts>[1-9][0-9]{0,8})")
+_SPARE = re.compile(
+    r"spare (?P<tensor>\w+): (?P<parts>[1-9][0-9]{0,8})( in each of (?P<blocks>[1-9][0-9]{0,8}))?"
+)
 _BINARY: Mapping[type[ast.operator], BinaryOp] = {
     ast.Add: BinaryOp.ADD,
     ast.Sub: BinaryOp.SUB,
@@ -83,7 +86,9 @@ def parsed(text: str) -> Program:
     refuse_long(text)
     *lines, last = text.split("\n")
     found = _SPARE.fullmatch(last)
-    spare = Spare(found["tensor"], int(found["parts"])) if found else None
+    spare = None
+    if found:
+        spare = Spare(found["tensor"], int(found["parts"]), int(found["blocks"] or 1))
     lines += [] if found else [last]
     inputs: list[Input] = []
     stages: list[Stage] = []

@@ -5,11 +5,12 @@
     o = batch_matmul(p, v)
 
 Where q, k and v are columns of a matrix x, the program reads them there, so that nothing moves
-them before. What it makes lies row by row, as the product behind it wants to read it.
+them before. Where keys and values are repeated for several heads, it reads what is repeated. What
+it makes lies row by row, as the product behind it wants to read it.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.attention import (
@@ -93,15 +94,13 @@ class _Joining:
         heads, m, n, head_dim = (extent[axis] for axis in ("b", "m", "n", "k"))
         width = found.mixed.extent["n"]
         names: list[str] = []
-        operands = [
-            self._operand(name, (heads, rows, entries), names)
-            for name, rows, entries in (
-                (found.scores.inputs[0], m, head_dim),
-                (found.scores.inputs[1], n, head_dim),
-                (found.mixing.inputs[1], n, width),
-            )
-        ]
-        queries, keys, values = operands
+        cached = (
+            (found.scores.inputs[1], (heads, n, head_dim)),
+            (found.mixing.inputs[1], (heads, n, width)),
+        )
+        shared = self._shared(heads, cached)
+        queries = self._operand(found.scores.inputs[0], (heads, m, head_dim), 1, names)
+        keys, values = (self._operand(*each, shared, names) for each in cached)
         given = ManyRowsAttention(
             heads=heads,
             m=m,
@@ -115,36 +114,56 @@ class _Joining:
         )
         return given, (*names, *found.scores.inputs[2:])
 
-    def _operand(self, name: str, shape: tuple[int, int, int], names: list[str]) -> HeadsOperand:
+    def _shared(self, heads: int, cached: Sequence[tuple[str, tuple[int, int, int]]]) -> int:
+        """Counts the heads for which both keys and values are repeated, given by name and shape."""
+        divisors = (each for each in range(2, heads + 1) if heads % each == 0)
+        alike = (each for each in divisors if all(self._place(*one, each) for one in cached))
+        return next(alike, 1)
+
+    def _operand(
+        self, name: str, shape: tuple[int, int, int], shared: int, names: list[str]
+    ) -> HeadsOperand:
         """Finds where an operand lies; the name of its input is added to `names`."""
-        source, columns, first = self._matrix(name, shape) or (name, 0, 0)
-        read = self.edit.shaped(source, (shape[1], columns) if columns else shape)
+        source, place = self._place(name, shape, shared) or (name, HeadsOperand(place=0))
+        read = self.edit.shaped(source, place.shape(*shape))
         if read not in names:
             names.append(read)
-        return HeadsOperand(place=names.index(read), columns=columns, first=first)
+        return replace(place, place=names.index(read))
 
-    def _matrix(self, name: str, shape: tuple[int, int, int]) -> tuple[str, int, int] | None:
-        """The value that has the operand as columns, how many it has in all, and the first."""
+    def _place(
+        self, name: str, shape: tuple[int, int, int], shared: int
+    ) -> tuple[str, HeadsOperand] | None:
+        """The value that has the operand as columns, or once for so many heads, and where."""
         maker = self._maker(name)
         stage = None
         if maker is not None and isinstance(maker.op, Program):
             stage = single_stage(maker, self.edit.values)
         if stage is None:
             return None
-        axes = h, i, e = axes_of(shape)
-        value = at_places(stage, viewed(axes, shape, stage.shape))
+        heads, rows, entries = shape
+        own_heads = heads // shared
+        split = (own_heads, shared, rows, entries)
+        h, _, i, e = axes = axes_of(split)
+        value = at_places(stage, viewed(axes, split, stage.shape))
         if not isinstance(value, Read):
             return None
         source = self.edit.values[value.tensor]
         form = flat(value.at, source.shape)
-        heads, rows, entries = shape
         columns = source.elements // rows
-        steps = ((h, entries, heads), (i, columns, rows), (e, 1, entries))
-        wanted = {axis: step for axis, step, extent in steps if extent > 1}
-        inside = 0 <= form.constant <= columns - heads * entries
-        if source.elements % rows or dict(form.terms) != wanted or not inside:
-            return None
-        return value.tensor, columns, form.constant
+
+        def lies(of_head: int, of_row: int) -> bool:
+            steps = ((h, of_head, own_heads), (i, of_row, rows), (e, 1, entries))
+            return dict(form.terms) == {axis: step for axis, step, extent in steps if extent > 1}
+
+        inside = 0 <= form.constant <= columns - own_heads * entries
+        if lies(entries, columns) and source.elements % rows == 0 and inside:
+            first = form.constant
+            operand = HeadsOperand(place=0, columns=columns, first=first, shared=shared)
+            return value.tensor, operand
+        alone = source.elements == own_heads * rows * entries
+        if shared > 1 and lies(rows * entries, entries) and alone and not form.constant:
+            return value.tensor, HeadsOperand(place=0, shared=shared)
+        return None
 
     def _maker(self, name: str) -> Node | None:
         """Finds the node that makes the entries of a value."""

@@ -6,7 +6,9 @@ softmax of a row weighs the values. Names of extents: `batch`, `heads`, `queries
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod, sqrt
+from typing import TypeAlias
 
 import numpy as np
 
@@ -213,6 +215,7 @@ def _group_query_attention(body: Body) -> tuple[str, ...]:
         q, k, v = (body.sliced("i0", 2, ends[n], ends[n + 1]) for n in range(3))
     past = body.shape(3)[2] if body.has(3) else 0
     keys = max(past, int(total.reshape(-1)[0]))
+    sizes = _Sizes(batch, heads, groups, queries, past, keys, width)
     if int(total.reshape(-1)[0]) == queries:
         start = body.weight(np.zeros((batch, 1), np.int64))
     else:
@@ -231,39 +234,90 @@ def _group_query_attention(body: Body) -> tuple[str, ...]:
         )
     k, v = (_heads(body, each, batch, queries, groups) for each in (k, v))
     if keys > queries or past:
-        sizes = (batch, groups, queries, past, keys, width)
         k, v = (_stored(body, new, f"i{place}", start, sizes) for new, place in ((k, 3), (v, 4)))
-    # The queries of a group stand below one another, so that one product has all of them.
-    q = body.reshaped(
-        _heads(body, q, batch, queries, heads), batch, groups, heads // groups * queries, width
-    )
+    # Attention of many rows is one program, which reads what heads share where it is once.
+    weighed = _by_head if queries > 1 and not body.real("softcap") else _by_group
+    made = weighed(body, (_heads(body, q, batch, queries, heads), k, v), start, sizes)
+    return _joined(body, made, batch, queries), k, v
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """Extents of an attention whose `heads` share the keys and values of as many `groups`: there
+    are those of `past` positions before the new ones of `queries`, and room for `keys`."""
+
+    batch: int
+    heads: int
+    groups: int
+    queries: int
+    past: int
+    keys: int
+    width: int
+
+    @property
+    def shared(self) -> int:
+        return self.heads // self.groups
+
+
+_Operands: TypeAlias = tuple[str, str, str]
+"""Queries [b, h, s, d], and keys and values [b, g, l, d], of which several heads read one."""
+
+
+def _by_head(body: Body, operands: _Operands, start: str, sizes: _Sizes) -> str:
+    """Mixes values for each head by itself, [b, h, s, d]."""
+    q, *cached = operands
+    k, v = (_repeated(body, each, sizes) for each in cached)
+    reachable = _reachable(body, start, sizes)
+    added = body.reshaped(reachable, sizes.batch, 1, sizes.queries, sizes.keys)
+    scale = body.real("scale") or 1 / sqrt(sizes.width)
+    return _weighed(body, q, k, v, scale, (added, "i10" if body.has(10) else ""))
+
+
+def _by_group(body: Body, operands: _Operands, start: str, sizes: _Sizes) -> str:
+    """The same, with the queries of a group below one another: one product has all of them."""
+    q, k, v = operands
+    batch, groups, shared, queries = sizes.batch, sizes.groups, sizes.shared, sizes.queries
+    keys, width = sizes.keys, sizes.width
+    q = body.reshaped(q, batch, groups, shared * queries, width)
     scores = body.node("MatMul", q, body.swapped(k, 4))
     scores = body.node("Mul", scores, body.number(body.real("scale") or 1 / sqrt(width)))
     cap = body.real("softcap")
     if cap:
         small = body.node("Tanh", body.node("Mul", scores, body.number(1 / cap)))
         scores = body.node("Mul", small, body.number(cap))
-    scores = body.reshaped(scores, batch, groups, heads // groups, queries, keys)
-    scores = body.node("Add", scores, _reachable(body, start, batch, queries, keys))
+    scores = body.reshaped(scores, batch, groups, shared, queries, keys)
+    scores = body.node("Add", scores, _reachable(body, start, sizes))
     if body.has(10):
         outer, own, *rest = body.shape(10)
-        split = (1, 1) if own == 1 else (groups, heads // groups)
+        split = (1, 1) if own == 1 else (groups, shared)
         scores = body.node("Add", scores, body.reshaped("i10", outer, *split, *rest))
     shares = body.reshaped(body.node("Softmax", scores, axis=-1), batch, groups, -1, keys)
-    made = body.reshaped(body.node("MatMul", shares, v), batch, heads, queries, width)
-    return _joined(body, made, batch, queries), k, v
+    return body.reshaped(body.node("MatMul", shares, v), batch, sizes.heads, queries, width)
 
 
-def _stored(body: Body, new: str, past: str, start: str, sizes: Sequence[int]) -> str:
-    """The cache [b, h, l, d] with new entries from the place `start` of each text on."""
-    batch, groups, queries, held, keys, width = sizes
+def _repeated(body: Body, x: str, sizes: _Sizes) -> str:
+    """Keys or values [b, g, l, d] for as many heads as share them, [b, h, l, d]."""
+    if sizes.shared == 1:
+        return x
+    apart = (sizes.batch, sizes.groups, sizes.shared, sizes.keys, sizes.width)
+    made = body.node("Expand", body.node("Unsqueeze", x, body.integers(2)), body.integers(*apart))
+    return body.reshaped(made, sizes.batch, sizes.heads, sizes.keys, sizes.width)
+
+
+def _stored(body: Body, new: str, past: str, start: str, sizes: _Sizes) -> str:
+    """The cache [b, g, l, d] with new entries from the place `start` of each text on."""
+    batch, groups, queries, held = sizes.batch, sizes.groups, sizes.queries, sizes.past
+    keys, width = sizes.keys, sizes.width
     places = body.weight(np.arange(keys, dtype=np.int64))
     own = body.node("Sub", places, start)
     first, last = body.integers(0), body.integers(queries - 1)
     inside = body.node(
         "And", body.node("GreaterOrEqual", own, first), body.node("LessOrEqual", own, last)
     )
-    if queries > 1:
+    if queries > 1 and batch == 1:
+        index = body.node("Min", body.node("Max", own, first), last)
+        new = body.node("Gather", new, body.reshaped(index, keys), axis=2)
+    elif queries > 1:
         index = body.node("Min", body.node("Max", own, first), last)
         index = body.reshaped(index, batch, 1, keys, 1)
         index = body.node("Expand", index, body.integers(batch, groups, keys, width))
@@ -276,9 +330,10 @@ def _stored(body: Body, new: str, past: str, start: str, sizes: Sequence[int]) -
     return body.node("Expand", made, body.integers(batch, groups, keys, width))
 
 
-def _reachable(body: Body, start: str, batch: int, queries: int, keys: int) -> str:
+def _reachable(body: Body, start: str, sizes: _Sizes) -> str:
     """Makes what is added to scores [b, 1, 1, s, l]: nothing for positions up to a query's own,
     and, in a window, for those not too far before it."""
+    batch, queries, keys = sizes.batch, sizes.queries, sizes.keys
     place = body.integers(*range(keys), shape=(1, 1, keys))
     own = body.node("Add", start, body.integers(*range(queries)))
     own = body.reshaped(own, batch, queries, 1)

@@ -95,7 +95,8 @@ def _candidates(workload: Workload, axis: PlanAxis, most: int) -> Iterator[Workl
             less = axis.most - most
             rows = given.m - less if given.spare_rows else given.m
             keys = given.n - less if given.spare_keys and not given.spare_apart else given.n
-            if min(rows, keys) > 0:
+            # One row has no template: it is the first of many.
+            if rows > 1 and keys > 0:
                 yield Workload.of_program("attention", attention(replace(given, m=rows, n=keys)))
     elif workload.operator.family in PRODUCTS and workload.spare == axis.most:
         for place, extent in enumerate(workload.extents):

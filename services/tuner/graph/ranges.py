@@ -23,8 +23,8 @@ its cache and of the tokens of a run.
     places = [60, 61, … 75]         places = [56, 57, … 71]         places[i] - spare_1_0[0]
     seen[i, j] = j <= i + 60        seen[i, j] = j <= i + 56        seen[i, j + spare_1_0[0]]
 
-Where the open axis is the outermost of an output, its kernel leaves out what is spare
-(`Workload.spare_parts`). All others compute the largest extent, as does whoever makes integers:
+A kernel leaves out what is spare of its output, also of each head (`Workload.spare_parts`), but
+where an axis is several. Those compute the largest extent, as does whoever makes integers:
 rows are chosen by them, and those that nobody wants must be there, too.
 """
 
@@ -106,7 +106,7 @@ class ExtentRange:
     def less(self, steps: int, farthest: int) -> int:
         """An extent so many steps below the largest, where another is `farthest` below. Raises
         InvalidInput for a range that is too short for them."""
-        step = STEP if self.most > STEP * (farthest + 1) else 1
+        step = STEP if self.has_steps(farthest) else 1
         if self.most <= max(farthest, SAMPLES):
             extents = ",".join(map(str, range(self.least, self.most + 1)))
             raise InvalidInput(
@@ -114,6 +114,11 @@ class ExtentRange:
                 f"one by one, as in --dim {self.name}={extents}"
             )
         return self.most - step * steps
+
+    def has_steps(self, farthest: int) -> bool:
+        """Returns whether an extent so many steps of whole vectors below the largest is as many as
+        a vector has, at least."""
+        return self.most >= STEP * (farthest + 1)
 
     @property
     def middle(self) -> int:
@@ -140,8 +145,12 @@ class ExtentRanges:
     def samples(self) -> tuple[Extents, ...]:
         """The extents at which a model is imported: the largest, those of which one is smaller, and
         one of which all are. Raises InvalidInput for a range that is too short for them."""
-        # Others in each, so that no sum or product of them is what it would be by chance.
-        farthest = [2 + place for place in range(len(self.ranges))]
+        # Others in each, so that no sum or product of them is what it would be by chance, where
+        # they have room for whole vectors.
+        farthest = [
+            2 + place if each.has_steps(2 + place) or not each.has_steps(2) else 2
+            for place, each in enumerate(self.ranges)
+        ]
         smaller = [each.less(1, far) for each, far in zip(self.ranges, farthest, strict=True)]
         apart = [
             (*self.most[:place], less, *self.most[place + 1 :])
@@ -527,18 +536,20 @@ class _Overlay:
         programs = [each.program for each in workloads]
         steps = self._steps(programs, what)
         whole = self._bounded(self._computing(programs, what), steps, what)
-        parts, along = (0, None) if is_scattered else self._parts(programs[0], steps)
+        parts = None if is_scattered else self._parts(programs[0], steps)
+        along = parts and parts.direction
         if whole == programs[0] and not parts:
             return largest, ()
-        if whole == programs[0] and not isinstance(largest, ProgramWorkload) and along:
-            return replace(largest, spare=parts), (along,)
+        is_named = whole == programs[0] and not isinstance(largest, ProgramWorkload)
+        if is_named and parts and parts.blocks == 1:
+            return replace(largest, spare=parts.count), (parts.direction,)
         name = largest.name if isinstance(largest, ProgramWorkload) else largest.operator.name
         read = {each.tensor for stage in whole.stages for each in _reads(stage.value)}
         # The last one says what is spare of the output.
         told = [each for each in self._spare if each != along and _told_name(each) in read]
         told += [along] if along else []
         inputs = (*whole.inputs, *(Input(_told_name(each), DType.I32, (1,)) for each in told))
-        spare = Spare(_told_name(along), parts) if along else None
+        spare = Spare(_told_name(along), parts.count, parts.blocks) if parts and along else None
         return Workload.of_program(name, replace(whole, inputs=inputs, spare=spare)), told
 
     def _attention(
@@ -670,26 +681,35 @@ class _Overlay:
             are_there.append(Comparison(CompareOp.LT, axis + spare, axis.extent))
         return replace(stage, value=Choice(tuple(are_there), stage.value, neutral))
 
-    def _parts(self, program: Program, steps: "_Steps") -> tuple[int, _Direction | None]:
-        """The parts of the output of which some may be spare, as the sum of dimensions says; 0
-        where all of it is computed."""
+    def _parts(self, program: Program, steps: "_Steps") -> "_Parts | None":
+        """None where all of the output is computed."""
         output = program.output
         in_order = program.is_ordered or is_recurrent(program)
         if output.dtype is DType.I32 or program.updates or in_order:
-            return 0, None
+            return None
         opened = [
             (place, growth)
             for place, axis in enumerate(output.axes)
             if (growth := steps.get((output.name, axis.name)))
         ]
         if not opened:
-            return 0, None
+            return None
         (place, growth), *others = opened
         extent = output.shape[place]
         alone = not others or growth.direction not in (each.direction for _, each in others)
-        if extent % growth.step or prod(output.shape[:place]) > 1 or not alone:
-            return 0, None
-        return extent // growth.step, growth.direction
+        if extent % growth.step or not alone:
+            return None
+        return _Parts(extent // growth.step, prod(output.shape[:place]), growth.direction)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The parts of an output of which some may be spare, as the sum of dimensions says: so many of
+    each of its blocks."""
+
+    count: int
+    blocks: int
+    direction: _Direction
 
 
 _Steps: TypeAlias = Mapping[tuple[str, str], _Growth]
@@ -792,11 +812,12 @@ def _evaluated(
     noting = _noting([] if computed is None else computed)
 
     def left_out(node: Node, entries: Array) -> Array:
-        parts = node.op.spare_parts if isinstance(node.op, Workload) else 0
-        if not parts:
+        op = node.op
+        if not isinstance(op, Workload) or not op.spare_parts:
             return noting(node, entries)
-        made = np.array(entries, order="C")
-        made.reshape(parts, -1)[parts - of_values[node.inputs[-1]] :] = np.nan
+        made, parts = np.array(entries, order="C"), op.spare_parts
+        by_part = made.reshape(op.spare_blocks, parts, -1)
+        by_part[:, parts - of_values[node.inputs[-1]] :] = np.nan
         return noting(node, made)
 
     with np.errstate(invalid="ignore"):

@@ -91,7 +91,7 @@ def run_passes(program: Program, switches: PassSwitches, options: PassOptions) -
         program = scalarise(program)
     if options.fma:
         program = contract_fma(program)
-    program = partition_loops(unswitch_loops(hoist_lets(with_plain_extremes(program))))
+    program = partition_loops(without_invariants(with_plain_extremes(program)))
     if options.vectors:
         program = vectorise_inner_loops(program, options.vectors)
     # The common program has no math function; the passes for them would only walk over it.
@@ -108,10 +108,18 @@ def run_passes(program: Program, switches: PassSwitches, options: PassOptions) -
     return program
 
 
+def without_invariants(program: Program) -> Program:
+    """Moves variables and conditions out of loops that do not change them: those that stand in the
+    branch of such a condition, too, which is a loop of its own then."""
+    while (moved := unswitch_loops(hoist_lets(program))) != program:
+        program = moved
+    return program
+
+
 def run_javascript_passes(program: Program) -> Program:
     """For JavaScript, whose values are single numbers: loops over lanes are written out."""
     # Sums in registers have float64, those in memory have not.
-    program = partition_loops(unswitch_loops(hoist_lets(scalarise(with_partial_sums(program)))))
+    program = partition_loops(without_invariants(scalarise(with_partial_sums(program))))
     calls = has_calls(program)
     program = promote_to_registers(unroll(program), replaces=True)
     if calls:

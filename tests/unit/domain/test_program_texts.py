@@ -164,8 +164,14 @@ def test_the_last_line_says_which_parts_of_the_output_may_be_left_out() -> None:
     assert str(program) == SPARE
     workload = Workload.of_program("mul", program)
     assert workload.spare_parts == 3
+    assert workload.spare_blocks == 1
     assert str(workload.whole.program) == "x0: f32[6, 4]\ns0[i0: 6, i1: 4] = x0[i0, i1] * 2.0"
     assert [each.limit for each in workload.tensors] == [0, 1, 0]
+    blocks = f"{SPARE.removesuffix('3')}2 in each of 3"
+    assert str(parsed(blocks)) == blocks
+    by_block = Workload.of_program("mul", parsed(blocks))
+    assert (by_block.spare_parts, by_block.spare_blocks) == (2, 3)
+    assert by_block.whole == workload.whole
 
 
 @pytest.mark.parametrize(
@@ -173,6 +179,8 @@ def test_the_last_line_says_which_parts_of_the_output_may_be_left_out() -> None:
     [
         (SPARE.replace("x: 3", "a: 3"), "the last input must be a: i32"),
         (SPARE.replace("x: 3", "x: 5"), "the output has no 5 equal parts"),
+        (SPARE.replace("x: 3", "x: 2 in each of 5"), "the output has no 10 equal parts"),
+        (SPARE.replace("x: 3", "x: 3 in each of 1"), "is not written as it is printed"),
         (SPARE.replace("spare", "a := c\nspare"), "updates or orders are computed whole"),
     ],
 )

@@ -1,13 +1,12 @@
 """A small decoder whose cache and tokens are open both, as a plan."""
 
-from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from fixtures import language_onnx
 from fixtures.language_configs import LLAMA
 from fixtures.language_onnx import OnnxForm, decoder_onnx
 from services.tuner.graph.importing import import_model
@@ -48,14 +47,4 @@ def planned_decoder(path: Path, *, plain: bool) -> PlannedModel:
 
 
 def decoder_feeds(past: int, tokens: int, *, plain: bool) -> dict[str, NDArray[Any]]:
-    random = np.random.default_rng(past * 100 + tokens)
-    feeds: dict[str, NDArray[Any]] = {
-        "input_ids": random.integers(0, LLAMA.vocabulary, (1, tokens)),
-        "attention_mask": np.ones((1, past + tokens), np.int64),
-    }
-    if plain:
-        feeds["position_ids"] = np.arange(past, past + tokens)[None]
-    for layer, part in product(range(LLAMA.layers), ("key", "value")):
-        shape = (1, LLAMA.kv_heads, past, LLAMA.head_dim)
-        feeds[f"past_key_values.{layer}.{part}"] = random.standard_normal(shape, np.float32)
-    return feeds
+    return language_onnx.decoder_feeds(LLAMA, past, tokens, plain=plain)

@@ -4,15 +4,22 @@ from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from numpy.typing import NDArray
 
+from fixtures.causal_decoder import CausalDecoder
+from fixtures.language_configs import LLAMA
+from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.operators.attention import attention_of
 from kernelzoo.domain.plan import Need, OpenPlace
 from kernelzoo.errors import UnsupportedModel
 from services.tuner.graph.graph import Graph
 from services.tuner.graph.importing import import_model
 from services.tuner.graph.models import PlannedModel, plan_range
 from services.tuner.graph.ranges import ExtentRange, ExtentRanges
-from tests.unit.graph.decoders import EXTENTS, decoder_feeds, planned_decoder
+from tests.unit.graph.decoders import EXTENTS, PAST, TOKENS, decoder_feeds, planned_decoder
 from tests.unit.graph.extents import check
 from tests.unit.graph.models import drawn, parsed, with_weights, written
 
@@ -154,3 +161,80 @@ def test_a_decoder_takes_any_tokens_behind_a_cache_of_any_length(
     assert [each.factors for each in served.plans[0].sums] == [(1, 1)]
     runs = [(extents, decoder_feeds(*extents, plain=plain)) for extents in EXTENTS]
     check(path, served, tmp_path, [*runs, *runs[::-1]])
+
+
+def test_heads_that_share_a_cache_attend_in_one_program_that_reads_it_where_it_is_once(
+    tmp_path: Path,
+) -> None:
+    served = planned_decoder(tmp_path / "decoder.onnx", plain=True)
+    attending = [attention_of(each.program) for each in served.workloads]
+    shared = {each.shared for each in attending if each is not None}
+    assert shared == {LLAMA.heads // LLAMA.kv_heads}
+    # Caches and what is seen of them end with what there is, and so does all else but integers.
+    most = {PAST, TOKENS, PAST + TOKENS}
+    for each in served.workloads:
+        is_open = most.intersection(each.output.shape)
+        assert each.spare_parts or not is_open or each.output.dtype is DType.I32, each.key
+
+
+REPEATED = """
+    repeated (float[1, n, 32] q, float[1, 2, n, 8] k, float[1, 2, n, 8] v) => (float[1, n, 32] y)
+    {
+        third = Constant<value_ints=[2]>()
+        one = Constant<value_ints=[1]>()
+        four = Constant<value_ints=[4]>()
+        eight = Constant<value_ints=[8]>()
+        count = Shape<start=2, end=3>(k)
+        apart = Concat<axis=0>(one, third, third, count, eight)
+        heads = Concat<axis=0>(one, four, count, eight)
+        k5 = Unsqueeze(k, third)
+        v5 = Unsqueeze(v, third)
+        kTwice = Expand(k5, apart)
+        vTwice = Expand(v5, apart)
+        kHeads = Reshape(kTwice, heads)
+        vHeads = Reshape(vTwice, heads)
+        split = Constant<value_ints=[0, 0, 4, 8]>()
+        q4 = Reshape(q, split)
+        qHeads = Transpose<perm=[0, 2, 1, 3]>(q4)
+        turned = Transpose<perm=[0, 1, 3, 2]>(kHeads)
+        scores = MatMul(qHeads, turned)
+        root = Constant<value_float=0.35355338>()
+        scaled = Mul(scores, root)
+        shares = Softmax<axis=-1>(scaled)
+        mixed = MatMul(shares, vHeads)
+        back = Transpose<perm=[0, 2, 1, 3]>(mixed)
+        flat = Constant<value_ints=[0, 0, 32]>()
+        y = Reshape(back, flat)
+    }
+"""
+
+
+def test_keys_that_pytorch_repeats_for_heads_are_read_where_they_are_once(tmp_path: Path) -> None:
+    path = written(tmp_path, parsed(REPEATED, 18))
+    model = planned(path, "n")
+    (found,) = filter(None, (attention_of(each.program) for each in model.workloads))
+    assert (found.heads, found.shared) == (4, 2)
+
+    def feeds(n: int) -> dict[str, NDArray[np.float32]]:
+        return {"q": drawn((1, n, 32), n), "k": drawn((1, 2, n, 8), 2), "v": drawn((1, 2, n, 8), 3)}
+
+    check(path, model, tmp_path, [(n, feeds(n)) for n in (20, 1, 2, 6, 7, 19)])
+
+
+def test_a_decoder_in_the_operators_of_onnx_is_right_at_each_cache(tmp_path: Path) -> None:
+    decoder = CausalDecoder(positions=24)
+    path = tmp_path / "decoder.onnx"
+    onnx.save(decoder.model(), path)
+
+    def at(past: int, sequence: int) -> Graph:
+        sizes = {"batch": 1, "past": past, "sequence": sequence, "total": past + sequence}
+        return import_model(path, sizes)
+
+    ranges = ExtentRanges(
+        (
+            ExtentRange(name="past", least=0, most=12),
+            ExtentRange(name="sequence", least=1, most=12),
+        )
+    )
+    served = plan_range(at, ranges, {"batch": 1, "past": 12, "sequence": 12}, "decoder")
+    check(path, served, tmp_path, [(each, decoder.feeds(*each)) for each in EXTENTS])

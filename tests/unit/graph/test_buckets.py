@@ -13,7 +13,7 @@ from services.tuner.graph.graph import Graph, GraphPort, Node
 from tests.unit.tuner.test_spare import LONGEST, TOLERANCE, WORKLOADS, heads, told
 
 AXIS = PlanAxis(name="sequence", least=1, most=LONGEST, input=1)
-HELD = (*WORKLOADS[:3], heads(), heads("scale", "bias"))
+HELD = (*WORKLOADS[:3], heads(), heads("scale", "bias"), heads("scale", shared=3))
 """Others read a tensor that would lie otherwise with fewer rows, or take no time."""
 
 

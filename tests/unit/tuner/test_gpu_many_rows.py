@@ -44,6 +44,16 @@ APART = replace(
     values=HeadsOperand(place=2),
     epilogue=("residual", "bias"),
 )
+SHARED = replace(
+    APART, heads=6, keys=HeadsOperand(place=1, shared=3), values=HeadsOperand(place=2, shared=3)
+)
+SHARED_COLUMNS = replace(
+    OF_COLUMNS,
+    heads=4,
+    queries=HeadsOperand(place=0, columns=40, first=4),
+    keys=HeadsOperand(place=1, columns=16 + 40, shared=2),
+    values=HeadsOperand(place=1, columns=16 + 40, first=16, shared=2),
+)
 WIDE = replace(APART, heads=2, m=16, n=32, head_dim=80, width=80, epilogue=("scale",))
 
 
@@ -70,6 +80,11 @@ CASES = {
     "keys through workgroup memory": (OF_COLUMNS, config((16, 16), 4, 8, 1, Cache.ROWS)),
     "slices of keys": (OF_COLUMNS, config((16, 32), 4, 8, 2, Cache.ROWS)),
     "slices of keys from storage": (APART, config((16, 16), 4, 4, 2, Cache.NONE)),
+    "keys that heads share through workgroup memory": (
+        SHARED_COLUMNS,
+        config((16, 16), 4, 8, 1, Cache.ROWS),
+    ),
+    "keys that heads share from storage": (SHARED, config((16, 16), 4, 4, 2, Cache.NONE)),
     "subgroups": (APART, replace(config((32, 16), 8, 8, 1, Cache.ROWS), subgroups=True)),
     "queries of one thread": (APART, config((64, 8), 2, 1, 1, Cache.NONE)),
     "nine times four queries": (
@@ -93,10 +108,10 @@ def attended(given: ManyRowsAttention, inputs: list[Any]) -> NDArray[np.float64]
     def operand(number: int) -> NDArray[np.float64]:
         of, _, entries = given.operands[number]
         held: NDArray[np.float64] = inputs[of.place].astype(np.float64)
-        if not of.columns:
-            return held
-        firsts = (of.first + head * entries for head in range(given.heads))
-        return np.stack([held[:, first : first + entries] for first in firsts])
+        if of.columns:
+            firsts = (of.first + n * entries for n in range(given.heads // of.shared))
+            held = np.stack([held[:, first : first + entries] for first in firsts])
+        return held.repeat(of.shared, axis=0)
 
     scores = operand(0) @ operand(1).transpose(0, 2, 1)
     extra = inputs[len({of.place for of, *_ in given.operands}) :]

@@ -50,6 +50,34 @@ PROGRAMS = {
             )
         ),
     ),
+    "attention of heads that share keys": (
+        "attention",
+        str(
+            attention(
+                replace(
+                    SELF_ATTENTION,
+                    heads=6,
+                    m=40,
+                    queries=HeadsOperand(place=0),
+                    keys=HeadsOperand(place=1, shared=3),
+                    values=HeadsOperand(place=2, shared=3),
+                )
+            )
+        ),
+    ),
+    "attention of heads that share columns": (
+        "attention",
+        str(
+            attention(
+                replace(
+                    SELF_ATTENTION,
+                    heads=4,
+                    keys=HeadsOperand(place=1, columns=60, shared=2),
+                    values=HeadsOperand(place=1, columns=60, first=17, shared=2),
+                )
+            )
+        ),
+    ),
     "strided, padded unevenly, two stages after": (
         "conv",
         """

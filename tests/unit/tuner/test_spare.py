@@ -40,24 +40,49 @@ x2: i32[1]
 s0[i0: {LONGEST}, i1: 24] = x0[x1[i0], i1] * 2.0
 spare x2: {LONGEST}"""
 
+BLOCKS = {
+    "tanh": f"""x0: f32[3, {LONGEST}, 24]
+x1: i32[1]
+s0[i0: 3, i1: {LONGEST}, i2: 24] = tanh(x0[i0, i1, i2])
+spare x1: {LONGEST} in each of 3""",
+    "turned": f"""x0: f32[{LONGEST}, 3, 24]
+x1: i32[1]
+s0[i0: 3, i1: {LONGEST}, i2: 24] = x0[i1, i0, i2]
+spare x1: {LONGEST} in each of 3""",
+    "products": f"""x0: f32[3, {LONGEST}, 20]
+x1: f32[3, 20, 40]
+x2: i32[1]
+s0[i0: 3, i1: {LONGEST}, i2: 40] = sum over i3: 20 of x0[i0, i1, i3] * x1[i0, i3, i2]
+spare x2: {LONGEST} in each of 3""",
+    "columns": f"""x0: f32[3, 7, {LONGEST}]
+x1: i32[1]
+s0[i0: 3, i1: 7, i2: {LONGEST}] = x0[i0, i1, i2] * 2.0
+spare x1: {LONGEST} in each of 21""",
+}
+"""What is there of each block are its first parts."""
+
 MOST = f"""x0: f32[{LONGEST}, 24]
 x1: i32[1]
 s0[i0: 24] = max over i1: {LONGEST} of (x0[i1, i0] if i1 + x1[0] < {LONGEST} else -inf)"""
 
 
-def heads(*epilogue: str, rows: bool = True, width: int = 8) -> Workload:
-    """Attention of three heads whose queries, keys and values one product has made."""
+def heads(*epilogue: str, rows: bool = True, width: int = 8, shared: int = 1) -> Workload:
+    """Attention of three heads whose queries, keys and values one product has made, and which may
+    share the latter."""
     columns = 48 + 3 * width
-    of = [HeadsOperand(place=0, columns=columns, first=first) for first in (0, 24, 48)]
+    queries = HeadsOperand(place=0, columns=columns)
+    keys, values = (
+        HeadsOperand(place=0, columns=columns, first=first, shared=shared) for first in (24, 48)
+    )
     made = ManyRowsAttention(
         heads=3,
         m=LONGEST,
         n=LONGEST,
         head_dim=8,
         width=width,
-        queries=of[0],
-        keys=of[1],
-        values=of[2],
+        queries=queries,
+        keys=keys,
+        values=values,
         epilogue=epilogue,
         spare_keys=True,
         spare_rows=rows,
@@ -72,6 +97,8 @@ WORKLOADS = (
     heads("scale", "bias"),
     heads("scale", "mask"),
     heads("mask", width=5),
+    heads("scale", shared=3),
+    *(Workload.of_program(name, parsed(text)) for name, text in BLOCKS.items()),
 )
 
 
@@ -95,10 +122,11 @@ def told(workload: Workload, extent: int) -> tuple[list[Any], Any]:
     the output."""
     inputs = inputs_of(workload)
     inputs[-1][...] = LONGEST - extent
-    right = _parts(run_program(workload.program, inputs))[:extent]
+    right = _parts(run_program(workload.program, inputs), workload.output.shape)[:extent]
+    right = right.reshape(extent, -1)
     for entries in inputs[:-1]:
         if entries.size % LONGEST == 0 and entries.dtype == np.float32:
-            _parts(entries)[extent:] = np.nan
+            _parts(entries, entries.shape)[extent:] = np.nan
     return inputs, right
 
 
@@ -108,14 +136,19 @@ def checked(candidate: Candidate, extent: int) -> None:
     inputs, right = told(workload, extent)
     artifact = compile_candidate(candidate)
     made = execute(artifact, packed_inputs(candidate, artifact, inputs))
-    assert np.abs(_parts(made)[:extent] - right).max() <= TOLERANCE
-    if extent == 1 and workload.operator.name != "add":
-        # All of such a small sum is one slice; of others the last part is left out.
-        assert np.isnan(_parts(made)[-1]).all()
+    parts = _parts(made, workload.output.shape)
+    assert np.abs(parts[:extent].reshape(extent, -1) - right).max() <= TOLERANCE
+    if extent == 1 and workload.operator.name != "add" and workload.output.shape[-1] != LONGEST:
+        # All of such a small sum is one slice, and a row of parts one loop of vectors; of others
+        # the last part is left out.
+        assert np.isnan(parts[-1]).all()
 
 
-def _parts(entries: Any) -> Any:
-    return entries.reshape(LONGEST, -1)
+def _parts(entries: Any, shape: tuple[int, ...]) -> Any:
+    """A view of entries by part."""
+    if LONGEST not in shape:
+        return entries.reshape(LONGEST, -1)
+    return np.moveaxis(entries.reshape(shape), shape.index(LONGEST), 0)
 
 
 @given(
@@ -136,12 +169,15 @@ def test_rows_before_what_is_spare_are_right_at_the_borders_of_tiles(
 @pytest.mark.parametrize("extent", [1, 7, LONGEST])
 def test_kernels_in_javascript_leave_out_what_is_spare(extent: int, tmp_path: Path) -> None:
     runs, rights = {}, {}
+    shapes = {each.key: each.output.shape for each in WORKLOADS}
     for workload in WORKLOADS:
         (candidate,) = lite_space(workload, TargetKind.JAVASCRIPT)
         inputs, rights[workload.key] = told(workload, extent)
         runs[workload.key] = Run(artifact=compile_candidate(candidate), inputs=inputs)
     for key, made in executed(runs, tmp_path).items():
-        assert np.abs(_parts(made)[:extent] - rights[key]).max() <= TOLERANCE, key
+        parts = _parts(made, shapes[key])
+        own = parts[:extent].reshape(extent, -1)
+        assert np.abs(own - rights[key]).max() <= TOLERANCE, key
 
 
 @pytest.mark.parametrize(

@@ -55,4 +55,5 @@ def _config(
 def _groups(given: ManyRowsAttention) -> int:
     """The fewest that leave slices enough, none too long: each packs keys and values again."""
     flops = 2 * given.m * given.n * (given.head_dim + given.width)
-    return max(-(-SLICES_WANTED // given.heads), -(-flops // SLICE_FLOPS))
+    kv_heads = given.heads // given.shared
+    return max(-(-SLICES_WANTED // kv_heads), -(-flops * given.shared // SLICE_FLOPS))

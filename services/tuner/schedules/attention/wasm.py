@@ -3,7 +3,7 @@ are in the cache.
 
 Shapes, named by the settings of `WasmAttentionConfig`:
 
-    range         heads, each in `groups` of rows
+    range         heads that share keys and values, in `groups` of rows
     packed_keys   [⌈n / tile_n⌉][head_dim][tile_n]   keys of the head, transposed
     packed_values [⌈width / tile_n⌉][n][tile_n]
     packed_queries [block_m, head_dim]              of a block of rows
@@ -97,11 +97,15 @@ class _AttentionNest:
 
     def program(self) -> ir.Program:
         given, config, frame = self.given, self.config, ir.Frame()
-        slices = given.heads * config.groups
+        kv_heads = given.heads // given.shared
+        slices = kv_heads * config.groups
         place = frame.variable("slice", slices)
-        parts = (("head", given.heads), ("group", config.groups))
-        head, group = frame.delinearize(place, parts)
-        body: ir.Block = (*self._packed(head), *self._blocks(head, group))
+        kv_head, group = frame.delinearize(place, (("kv_head", kv_heads), ("group", config.groups)))
+        body: ir.Block = (*self._packed(kv_head), *self._heads(kv_head, group))
+        # A group of rows that nobody wants needs no keys. The last one may begin before its blocks.
+        whole, together = given.m // config.block_m, self._together
+        if 0 < (config.groups - 1) * together <= whole:
+            body = self._wanted(group * (together * config.block_m), body)
         body = ir.allocated((self.keys, self.values, self.queries, self.scores, self.shares), body)
         told = self.parameters[-1 - len(given.told) : -1]
         for name, most, spares, spare in (
@@ -183,10 +187,23 @@ class _AttentionNest:
 
     # Blocks of rows.
 
+    @property
+    def _together(self) -> int:
+        """Counts the whole blocks of a group."""
+        return -(-(self.given.m // self.config.block_m) // self.config.groups)
+
+    def _heads(self, kv_head: ir.Affine, group: ir.Affine) -> ir.Block:
+        """Blocks of each head that has these keys and values."""
+        shared = self.given.shared
+        if shared == 1:
+            return self._blocks(kv_head, group)
+        head = kv_head * shared + ir.variable("own")
+        return ir.serial("own", shared, self._blocks(head, group))
+
     def _blocks(self, head: ir.Affine, group: ir.Affine) -> ir.Block:
         config = self.config
         whole, rest = divmod(self.given.m, config.block_m)
-        together = -(-whole // config.groups)
+        together = self._together
         frame = ir.Frame()
         frame.variable("group", config.groups)
         number_ = group * together + frame.variable("block", together)

@@ -110,6 +110,11 @@ class AttentionKernel:
         self.head, tile, self.part = frame.delinearize(
             workgroup, (("head", given.heads), ("tile", tiles), ("part", config.parts))
         )
+        self.kv_head = self.head
+        if given.shared > 1:
+            kv_heads = given.heads // given.shared
+            parts = (("kv_head", kv_heads), ("own", given.shared))
+            self.kv_head, _ = frame.delinearize(self.head, parts)
         # Threads that share queries are neighbours, so that subgroups find their largest score. A
         # slice is whole rows of threads: its sums meet those of others once, behind the last block.
         self.slice, self.group, self.lane = frame.delinearize(
@@ -233,7 +238,8 @@ class AttentionKernel:
             index = at(self.cache.shape, self.cache.kv_head, quad, row)
             return self.parameters[rows.operand.place].vector(index)
         of_head, of_row = rows.operand.steps(rows.extent, rows.entries)
-        index = self.head * of_head + row * of_row + quad * ir.LANES + rows.operand.first
+        head = self.head if rows.name == "queries" else self.kv_head
+        index = head * of_head + row * of_row + quad * ir.LANES + rows.operand.first
         return self.parameters[rows.operand.place].vector(index)
 
     def copied(self, rows: OperandRows, row: ir.Affine, quad: ir.Affine) -> ir.Load:
