@@ -25,6 +25,7 @@ from services.tuner.graph.golden import GoldenFile, golden_file, written
 from services.tuner.graph.graph import Graph
 from services.tuner.graph.importing import imported
 from services.tuner.graph.magnitudes import refuse_overflow
+from services.tuner.graph.odd_extents import odd_extents
 from services.tuner.graph.planning import planned
 from services.tuner.graph.ranges import ExtentRanges, Extents, ranged, refuse_wrong_extent, widened
 from services.tuner.graph.reading import read_model
@@ -124,7 +125,7 @@ def plan_range(
     largest, *smaller = ranges.samples
     graphs = [imported_at(*largest), *map(at, smaller)]
     graph = ranged([fused(each) for each in graphs], ranges)
-    for extents in ranges.tried:
+    for extents in (*ranges.tried, *odd_extents(imported_at, ranges, graphs)):
         refuse_wrong_extent(graph, at(extents), extents, ranges)
     if batch is not None:
         graph = with_batch(graph, batch, ranges.tried[-1])

@@ -400,7 +400,7 @@ def test_only_the_first_axis_of_all_that_has_it_is_a_batch(tmp_path: Path) -> No
 
 
 def test_the_range_is_tried_at_lengths_of_every_remainder() -> None:
-    for most, step in ((4, 1), (12, 1), (13, 4), (64, 4)):
+    for most, step in ((4, 1), (11, 1), (12, 4), (64, 4)):
         one = ExtentRanges((ExtentRange(name="n", least=1, most=most),))
         assert one.samples == ((most,), (most - step,), (most - 2 * step,))
     for most in (13, 30, 64, 127):
@@ -409,6 +409,8 @@ def test_the_range_is_tried_at_lengths_of_every_remainder() -> None:
         assert {(1,), (most - 1,)} < {*one.tried}
     short = ExtentRange(name="n", least=62, most=64)
     assert ExtentRanges((short,)).tried == ((62,), (63,))
+    few = ExtentRange(name="n", least=1, most=12)
+    assert ExtentRanges((few, few)).samples == ((12, 12), (8, 12), (12, 8), (4, 4))
     both = ExtentRanges((ExtentRange(name="m", least=0, most=20), short))
     assert len({*both.samples}) == 4
     for place, own in enumerate(both.ranges):
@@ -465,6 +467,14 @@ FIRST = (
                 "y = Add(x, more)"
             ),
             "output 'y' would be wrong at 10",
+        ),
+        (
+            # At one length alone, which is neither at the ends nor in the middle.
+            one(
+                "s = Shape<start=1, end=2>(x) seven = Constant<value_ints=[7]>()"
+                "is_it = Equal(s, seven) more = Cast<to=1>(is_it) y = Add(x, more)"
+            ),
+            "output 'y' would be wrong at 7",
         ),
         (
             one("k = Constant<value_ints=[4, -1]>() y = Reshape(x, k)"),
