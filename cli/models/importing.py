@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli.models.dimensions import (
+    MOST_RANGES,
     DimensionRange,
     DimensionSum,
     PlanChoice,
@@ -19,7 +20,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.quantised import Form
 from kernelzoo.domain.weight_storage import StorageType
 from kernelzoo.domain.workload import ProgramWorkload
-from kernelzoo.errors import InvalidInput
+from kernelzoo.errors import InvalidInput, UnsupportedModel
 from services.gateway.wire.models import SourceHashes
 
 if TYPE_CHECKING:
@@ -134,7 +135,8 @@ def imported(
     sums: tuple[DimensionSum, ...] = (),
 ) -> ImportedModel:
     """Writes the weights of all plans to the file `weights`. There is a plan for each of the
-    `dimensions` with each of the `constants`; with `ranges` one for all extents of some dimensions,
+    `dimensions` with each of the `constants`; where none are given, one for all extents that memory
+    allows of what the file leaves open; with `ranges` one for all extents of some dimensions,
     of f32, and `sums` are dimensions that follow from these. With `f16` there are plans for WebGPU,
     too: of a language model such with a cache of f16, of a network such with values of f16 and a
     file of weights beside, which None makes where the file's weights are f16. Raises InvalidInput
@@ -146,6 +148,10 @@ def imported(
         _refuse_range(file, ranges[-1], decodes=decodes, f16=f16)
         return _range(file, name, choices, weights, told, wanted, ranges, sums)
     told(f"importing {file.name} for {'; '.join(written(each.named) for each in choices)}")
+    if not decodes and not f16 and wanted.quantize is None and len(choices) == 1:
+        made = _opened(file, name, choices[0], weights, told, wanted)
+        if made is not None:
+            return made
     if decodes:
         if wanted.quantize is not None:
             raise InvalidInput(
@@ -159,6 +165,47 @@ def imported(
         halved = _decoder(file, name, dimensions, wanted, f16=True)
         return replace(made, f16=_imported(halved, weights))
     return _network(file, name, choices, weights, told, wanted, f16=f16)
+
+
+def _opened(
+    file: Path, name: str, choice: PlanChoice, weights: Path, told: Told, wanted: WantedWeights
+) -> ImportedModel | None:
+    """One plan of all extents that memory allows, where nobody says any; None for a model that
+    leaves nothing open, or more dimensions than a plan has ranges. Raises as `imported` does."""
+    if choice.dimensions:
+        return None
+    from services.tuner.graph.open_bounds import open_dimensions
+    from services.tuner.graph.reading import read_model
+
+    found = open_dimensions(read_model(file), choice.constants)
+    if found is None or len(found.ranges) > MOST_RANGES:
+        return None
+    sums = tuple(DimensionSum(name=each, terms=of, more=0) for each, of in found.sums.items())
+
+    def made(fixed: Mapping[str, int]) -> ImportedModel:
+        ranges = tuple(
+            DimensionRange(name=each.name, least=each.least, most=each.most)
+            for each in found.ranges
+            if each.name not in fixed
+        )
+        own = replace(choice, dimensions={**fixed, **{each.name: each.most for each in ranges}})
+        model = _range(file, name, (own,), weights, told, wanted, ranges, sums)
+        shown = " ".join(f"--dim {each.name}={each.least}..{each.most}" for each in ranges)
+        given = "".join(f" --dim {each}={n}" for each, n in fixed.items())
+        line = (
+            f"{file.name} leaves dimensions open, and no --dim says how far: it was imported as by "
+            f"{shown}{given}; give others where pages need more, or less memory"
+        )
+        return replace(model, remarks=(*model.remarks, line))
+
+    batch = found.batch if len(found.ranges) > 1 else None
+    if batch is None:
+        return made({})
+    try:
+        return made({})
+    except UnsupportedModel:
+        # Entries of a batch may depend on one another; then there is a plan for one of them.
+        return made({batch: 1})
 
 
 def _written(model: "PlannedModel", weights: Path, told: Told) -> ImportedModel:

@@ -133,6 +133,12 @@ def _words(dimension: str) -> set[str]:
         return set()
 
 
+def free_dimensions(dimension: str) -> tuple[str, ...]:
+    """The dimensions of which a formula is made; the dimension itself where it is none."""
+    names = tuple(sorted(each for each in _words(dimension) if each.lower() not in _FUNCTIONS))
+    return names if _number(dimension, dict.fromkeys(names, 1)) is not None else (dimension,)
+
+
 def input_constant(
     info: ValueInfoProto, value: ConstantValue, dimensions: Mapping[str, int]
 ) -> Array:

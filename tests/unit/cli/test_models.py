@@ -27,7 +27,7 @@ from kernelzoo.domain.plan import PlanBatch
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import HitLevel
-from kernelzoo.errors import InvalidInput
+from kernelzoo.errors import InvalidInput, UnsupportedModel
 from kernelzoo.formats.plans import plan_bytes, read_plan
 from services.gateway.manifests import kernel
 from services.gateway.wire.models import FileWire, ModelDocument, PlanWire, PortWire
@@ -134,6 +134,48 @@ def test_a_dimension_may_be_the_sum_of_others(tmp_path: Path) -> None:
     assert plan.dimensions == {"past": 20, "sequence": 16}
     shapes = {port.name: port.shape for port in plan.inputs}
     assert shapes["z"] == (1, 38, 8)
+
+
+def opened(tmp_path: Path, text: str) -> ImportedModel:
+    """The model as it is imported where no dimension is given."""
+    path = written(tmp_path, parsed(text, 18))
+    return imported(path, "open", ({},), tmp_path / "weights", print)
+
+
+def test_what_a_file_leaves_open_has_ranges_where_none_are_given(tmp_path: Path) -> None:
+    made = opened(tmp_path, "two (float[batch, n, 8] x) => (y) { y = Relu(x) }")
+    (plan,) = made.plans
+    assert [(each.name, each.least, each.most) for each in plan.ranges] == [
+        ("n", 1, 512),
+        ("batch", 1, 8),
+    ]
+    (remark,) = made.remarks
+    assert "it was imported as by --dim batch=1..8 --dim n=1..512; give others" in remark
+
+
+def test_of_a_batch_whose_entries_depend_on_one_another_there_is_one(tmp_path: Path) -> None:
+    text = """dependent (float[batch, n, 8] x) => (float[batch, n, 8] y) {
+        first = Constant<value_ints=[0]>() most = ReduceMax<keepdims=1>(x, first) y = Sub(x, most)
+    }"""
+    made = opened(tmp_path, text)
+    assert [each.name for each in made.plans[0].ranges] == ["n"]
+    assert "as by --dim n=1..512 --dim batch=1;" in made.remarks[0]
+
+
+def test_a_range_that_no_plan_serves_is_refused_by_its_node(tmp_path: Path) -> None:
+    text = """square (float[1, n, 8] x) => (y) {
+        s = Shape<start=1, end=2>(x) real = Cast<to=1>(s) square = Mul(real, real)
+        y = Mul(x, square)
+    }"""
+    fault = "serves n=1..512: node 'y' computes with the extent itself. Give .* --dim n=128,512"
+    with pytest.raises(UnsupportedModel, match=fault):
+        opened(tmp_path, text)
+
+
+def test_more_dimensions_than_a_plan_has_ranges_are_asked_for(tmp_path: Path) -> None:
+    text = "many (float[a, b, c, d] x) => (y) { y = Relu(x) }"
+    with pytest.raises(InvalidInput, match="dimension 'a' of input 'x' is open; give it a number"):
+        opened(tmp_path, text)
 
 
 @pytest.mark.parametrize(
