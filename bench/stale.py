@@ -149,7 +149,10 @@ SOURCES: dict[str, tuple[str, ...]] = {
     ),
     "models_shapes": (
         "bench/models/shapes.py",
+        "fixtures/causal_decoder.py",
         "fixtures/encoder.py",
+        "fixtures/language_configs.py",
+        "fixtures/language_onnx.py",
         "fixtures/network_writer.py",
         *_COMPILER,
         *_EXECUTOR,

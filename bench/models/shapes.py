@@ -2,18 +2,22 @@
 and a plan of ours for it alone, in one page and in turns, on default kernels.
 
 The networks have random weights: an encoder of sentences with the extents of MiniLM-L6, one with
-those of RoBERTa in four of its twelve layers, and MobileNetV2's layers on up to eight pictures of
-96 x 96. Outputs are compared with those of onnxruntime on a processor.
+those of RoBERTa in four of its twelve layers, MobileNetV2's layers on up to eight pictures of
+96 x 96, and decoders with a cache whose lengths are open as well as that of a run: a third of
+GPT-2's layers in ONNX's own operators, and four layers of a Llama's whose heads share keys. These
+read a prompt behind an empty cache, and make one step behind caches of several lengths. Outputs are
+compared with those of onnxruntime on a processor.
 
-Then 500 sentences of the lengths that sentences of documentation have, on the one plan and on
-onnxruntime-web with its axes left open; what a run takes longer behind one of another length; and
-what a page holds after 2,000 runs of any lengths.
+Then MiniLM's runs of 500 sentences of the lengths that sentences of documentation have, on the one
+plan and on onnxruntime-web with its axes left open; what a run takes longer behind one of another
+length; and what a page holds after 2,000 runs of any lengths.
 """
 
 import gzip
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -47,13 +51,18 @@ from bench.models.tuning import served_default
 from bench.options import parser, run
 from bench.page_json import PageJson
 from bench.report import Claim, Report, machine
+from fixtures.causal_decoder import CausalDecoder
 from fixtures.encoder import Encoder
+from fixtures.language_configs import LLAMA
+from fixtures.language_onnx import OnnxForm, decoder_feeds, decoder_onnx
 from fixtures.model_site import Files, SiteKernels, write_model
 from fixtures.quantised_networks import MOBILENET_V2, Images, mobilenet
 from kernelzoo.formats.bundle import VERSION
 from services.tuner.graph.importing import import_model
 from services.tuner.graph.models import PlannedModel, plan_graphs, plan_range
-from services.tuner.graph.ranges import ExtentRange, ExtentRanges
+from services.tuner.graph.ranges import ExtentRange, ExtentRanges, Extents
+from services.tuner.language.checkpoint import Seeded
+from services.tuner.language.config import LanguageConfig
 
 OURS_RANGE = "ours-range"
 ROUNDS = 15
@@ -64,6 +73,7 @@ RUNS = 2000
 FASTER = 1.7
 """Times onnxruntime-web, from so many tokens on."""
 FROM_TOKENS = 8
+FASTER_STEPS = 1.0
 OF_FIXED = 1.05
 MIX = 0.55
 SWITCH_MS = 0.3
@@ -78,25 +88,64 @@ longest are cut to 128."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeCase:
-    """A network, the dimension that has a range, and the extents at which it is timed. `fixed` are
-    other dimensions of its file; `is_text`: sentences are run, and peers claimed to be slower."""
+    """A network, the dimensions that have a range, and the extents of these at which it is timed.
+    `fixed` are other dimensions of its file, and those in `sums` are the sum of all that have a
+    range. `faster`: the times onnxruntime-web that are claimed; `is_mixed`: sentences are run."""
 
     model: Callable[[], ModelProto]
-    feeds: Callable[[int], Mapping[str, NDArray[Any]]]
-    range: ExtentRange
-    extents: tuple[int, ...]
+    feeds: Callable[..., Mapping[str, NDArray[Any]]]
+    ranges: tuple[ExtentRange, ...]
+    extents: tuple[Extents, ...]
     fixed: Mapping[str, int]
-    is_text: bool = True
+    sums: tuple[str, ...] = ()
+    faster: float | None = None
+    is_mixed: bool = False
+
+    def dimensions(self, extents: Extents) -> dict[str, int]:
+        named = {each.name: own for each, own in zip(self.ranges, extents, strict=True)}
+        return {**self.fixed, **named, **dict.fromkeys(self.sums, sum(extents))}
 
 
-def _sentences(encoder: Encoder, most: int, extents: tuple[int, ...]) -> RangeCase:
+def _sentences(
+    encoder: Encoder, most: int, lengths: tuple[int, ...], *, is_mixed: bool = False
+) -> RangeCase:
     return RangeCase(
         model=encoder.model,
         feeds=encoder.feeds,
-        range=ExtentRange(name="sequence", least=1, most=most),
+        ranges=(ExtentRange(name="sequence", least=1, most=most),),
+        extents=tuple((length,) for length in lengths),
+        fixed={"batch": 1},
+        faster=FASTER,
+        is_mixed=is_mixed,
+    )
+
+
+def _decoder(
+    model: Callable[[], ModelProto],
+    feeds: Callable[[int, int], Mapping[str, NDArray[Any]]],
+    most: Extents,
+    extents: tuple[Extents, ...],
+) -> RangeCase:
+    past, sequence = most
+    return RangeCase(
+        model=model,
+        feeds=feeds,
+        ranges=(
+            ExtentRange(name="past", least=0, most=past),
+            ExtentRange(name="sequence", least=1, most=sequence),
+        ),
         extents=extents,
         fixed={"batch": 1},
+        sums=("total",),
+        faster=FASTER_STEPS,
     )
+
+
+def _llama(config: LanguageConfig, most: Extents, extents: tuple[Extents, ...]) -> RangeCase:
+    def model() -> ModelProto:
+        return decoder_onnx(config, Seeded(), OnnxForm(plain=True, dense=True))
+
+    return _decoder(model, partial(decoder_feeds, config), most, extents)
 
 
 def _pictures(images: Images, extents: tuple[int, ...]) -> RangeCase:
@@ -113,9 +162,8 @@ def _pictures(images: Images, extents: tuple[int, ...]) -> RangeCase:
         return {"image": random.standard_normal(shape).astype(np.float32)}
 
     range_ = ExtentRange(name="batch", least=1, most=8)
-    return RangeCase(
-        model=model, feeds=feeds, range=range_, extents=extents, fixed={}, is_text=False
-    )
+    counts = tuple((count,) for count in extents)
+    return RangeCase(model=model, feeds=feeds, ranges=(range_,), extents=counts, fixed={})
 
 
 MINILM = Encoder(
@@ -125,19 +173,33 @@ MINILM = Encoder(
 ROBERTA = Encoder(
     tokens=None, hidden=768, heads=12, inner=3072, layers=4, vocabulary=1000, positions=256
 )
+GPT_2 = CausalDecoder(hidden=768, heads=12, inner=3072, layers=4, vocabulary=1000, positions=256)
+SHARED_KEYS = replace(
+    LLAMA, vocabulary=1000, width=576, layers=4, heads=9, kv_heads=3, head_dim=64, hidden=1536,
+    length=256,
+)  # fmt: skip
+"""The extents of SmolLM-135M, which has thirty layers."""
+PROMPT = (0, 32)
+STEPS = (PROMPT, (32, 1), (96, 1), (190, 1))
 SMALL = Encoder(tokens=None)
+SMALL_DECODER = CausalDecoder(positions=24)
 CASES: Mapping[str, RangeCase] = {
-    "minilm": _sentences(MINILM, 128, (8, 16, 24, 48, 64, 128)),
+    "minilm": _sentences(MINILM, 128, (8, 16, 24, 48, 64, 128), is_mixed=True),
     "roberta": _sentences(ROBERTA, 256, (8, 32, 100, 256)),
     "pictures": _pictures(
         Images(side=96, first=32, stages=MOBILENET_V2.stages, classes=1000), (1, 3, 8)
     ),
-    "small": _sentences(SMALL, 64, (8, 24)),
+    "gpt2": _decoder(GPT_2.model, GPT_2.feeds, (192, 64), STEPS),
+    "llama": _llama(SHARED_KEYS, (192, 64), STEPS),
+    "small": _sentences(SMALL, 64, (8, 24), is_mixed=True),
     "small pictures": _pictures(Images(), (3,)),
+    "small gpt2": _decoder(SMALL_DECODER.model, SMALL_DECODER.feeds, (12, 12), ((0, 5), (6, 1))),
+    "small llama": _llama(LLAMA, (12, 12), ((0, 5), (6, 1))),
 }
-USUAL = ("minilm", "roberta", "pictures")
+USUAL = ("minilm", "roberta", "pictures", "gpt2", "llama")
+SMALL_CASES = ("small", "small pictures", "small gpt2", "small llama")
 TINY = (
-    *("--only", "small", "small pictures", "--rounds", "2", "--colds", "1"),
+    *("--only", *SMALL_CASES, "--rounds", "2", "--colds", "1"),
     *("--sentences", "8", "--runs", "8"),
 )
 
@@ -165,12 +227,13 @@ class SwitchAnswer(PageJson, frozen=True, kw_only=True):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """`faster`: onnxruntime-web's median over ours, `of_fixed`: our median over that of the plan
-    for this extent alone, and so for the time to the first output (`first_of_fixed`) and the bytes
-    of the gzipped plan (`plan_of_fixed`). What is about no one extent has extent 0: `mix`, our time
-    over onnxruntime-web's, `switch_ms`, and how much more a page holds at the end of its runs."""
+    for these extents alone, and so for the time to the first output (`first_of_fixed`) and the
+    bytes of the gzipped plan (`plan_of_fixed`). What is about no one extent has none: `mix`, our
+    time over onnxruntime-web's, `switch_ms`, and how much more a page holds at the end of its
+    runs."""
 
     network: str
-    extent: int
+    extents: Extents
     ours_ms: float | None = None
     fixed_ms: float | None = None
     peer_ms: float | None = None
@@ -218,9 +281,12 @@ def _claims(rows: Sequence[Row]) -> Iterator[Claim]:
         ("grown_mb", f"memory after {RUNS} runs", "MB more", GROWN_MB),
     )
     for row in rows:
-        name = f"{row.network}, {row.extent}" if row.extent else row.network
-        if row.faster is not None and CASES[row.network].is_text and row.extent >= FROM_TOKENS:
-            yield Claim.at_least(f"{name}: beside onnxruntime-web", row.faster, "×", FASTER)
+        case = CASES[row.network]
+        name = ", ".join((row.network, *map(str, row.extents)))
+        # One token behind a cache is a step of its own.
+        is_long = sum(row.extents) >= FROM_TOKENS
+        if row.faster is not None and case.faster is not None and is_long:
+            yield Claim.at_least(f"{name}: beside onnxruntime-web", row.faster, "×", case.faster)
         for key, what, unit, bound in bounds:
             value = getattr(row, key)
             if value is not None:
@@ -242,13 +308,14 @@ class _Measured:
         self._session = onnxruntime.InferenceSession(str(self._onnx))
         empty = {"bundle": VERSION, "set": "none", "manifests": []}
         site.publish(f"{ZOO}/bundle.json", msgspec.json.encode(empty))
-        sizes = {**case.fixed, case.range.name: case.range.most}
-        ranged = plan_range(self._at, ExtentRanges((case.range,)), sizes, f"{self._key}-range")
+        ranges = ExtentRanges(case.ranges)
+        sizes = case.dimensions(ranges.most)
+        ranged = plan_range(self._at, ranges, sizes, f"{self._key}-range")
         self._range, self._range_bytes = self._served(ranged)
-        self._documents = {extent: self._document(extent) for extent in case.extents}
+        self._documents = {extents: self._document(extents) for extents in case.extents}
 
-    def _at(self, extent: int) -> Any:
-        return import_model(self._onnx, {**self._case.fixed, self._case.range.name: extent})
+    def _at(self, *extents: int) -> Any:
+        return import_model(self._onnx, self._case.dimensions(extents))
 
     def _served(self, planned: PlannedModel) -> tuple[str, int]:
         """The address of a plan's answer, and its bytes, gzipped."""
@@ -265,15 +332,17 @@ class _Measured:
         told = msgspec.json.decode(answer.read_bytes())["plan"]
         return f"{ZOO}/{plan.model}/{answer.name}", len(gzip.compress(msgspec.json.encode(told)))
 
-    def _document(self, extent: int) -> tuple[str, int]:
-        """The address of what a page needs at one extent, and the bytes of a plan for it alone."""
-        name = f"{self._key}-{extent}"
-        sizes = {**self._case.fixed, self._case.range.name: extent}
-        address, plan_bytes = self._served(plan_graphs([self._at(extent)], [sizes], name))
-        feeds = self._case.feeds(extent)
+    def _document(self, extents: Extents) -> tuple[str, int]:
+        """The address of what a page needs at some extents, and the bytes of a plan for them
+        alone."""
+        name = "-".join((self._key, *map(str, extents)))
+        sizes = self._case.dimensions(extents)
+        address, plan_bytes = self._served(plan_graphs([self._at(*extents)], [sizes], name))
+        feeds = self._case.feeds(*extents)
         names = [each.name for each in self._session.get_outputs()]
         files = NetworkFiles(
-            case=NetworkCase(name=name, dimensions=sizes),
+            # By numbers for a decoder's axes onnxruntime-web 1.30 makes integers of another type.
+            case=NetworkCase(name=name, dimensions={} if self._case.sums else sizes),
             onnx=self._onnx,
             tflite=None,
             tensorflow=None,
@@ -284,25 +353,25 @@ class _Measured:
 
     def rows(self) -> Iterator[Row]:
         last = self._case.extents[-1]
-        for extent, (document, plan_bytes) in self._documents.items():
+        for extents, (document, plan_bytes) in self._documents.items():
             engines = (OURS_RANGE, OURS, PEER)
             entries = [Entry(engine=engine, threads=1) for engine in engines]
             answer, self.browser = contest(self._site.url, document, entries, self._options.rounds)
-            row = self._timed(extent, answer)
-            if extent == last:
+            row = self._timed(extents, answer)
+            if extents == last:
                 first = self._first_ms(document, OURS_RANGE) / self._first_ms(document, OURS)
                 row = replace(
                     row, plan_of_fixed=self._range_bytes / plan_bytes, first_of_fixed=first
                 )
             yield row
-        if self._case.is_text:
+        if self._case.is_mixed:
             yield self._sentences_row(self._documents[last][0])
 
-    def _timed(self, extent: int, answer: ContestAnswer) -> Row:
+    def _timed(self, extents: Extents, answer: ContestAnswer) -> Row:
         ours, fixed, peer = (median(each.samples_ms) for each in answer.timed)
         return Row(
             network=self._name,
-            extent=extent,
+            extents=extents,
             ours_ms=ours,
             fixed_ms=fixed,
             peer_ms=peer,
@@ -316,7 +385,7 @@ class _Measured:
         return median(each.first_output_ms for each in times)
 
     def _sentences_row(self, document: str) -> Row:
-        options, most = self._options, self._case.extents[-1]
+        options, (most,) = self._options, self._case.extents[-1]
         random = np.random.default_rng(0)
         places = dict.fromkeys(self._case.feeds(1), 1)
 
@@ -341,7 +410,7 @@ class _Measured:
         longer = np.subtract(switch.switched_ms, switch.stayed_ms)
         return Row(
             network=self._name,
-            extent=0,
+            extents=(),
             mix=mix.ours_ms / mix.peer_ms,
             switch_ms=float(np.median(longer)),
             grown_mb=grown / 1e6,

@@ -1,7 +1,7 @@
 /** The zoo's runtime, as a page loads it: the SDK's own file, and a model of a static host. */
 import type { KernelZoo } from "../../../../client/src/sdk/zoo.js";
 import { now } from "../../../../client/src/timing/clock.js";
-import { type Engine, type Network, type Values, valuesOf } from "./network.js";
+import { type Engine, type Entries, type Network, type Values, valuesOf } from "./network.js";
 import { watchSwitching } from "./switching.js";
 
 const SDK = "/client/sdk.js";
@@ -32,7 +32,7 @@ export async function openOurs(
   asked = new URLSearchParams(),
 ): Promise<Engine> {
   const sdk = loadSdk();
-  const { zoo, inputs, constants } = await network;
+  const { zoo, range, inputs, constants } = await network;
   if (zoo === null) throw new Error("the zoo has no such network");
   const form = Object.entries(FORMS).find(([name]) => asked.has(name))?.[1] ?? "";
   const file = zoo.replace(/\.json$/, `${form}.json`);
@@ -48,12 +48,14 @@ export async function openOurs(
   const opened = asked.has("graph") ? kernels.loadGraph(file).catch(fetched) : fetched();
   const given = inputs.filter(({ name }) => !constants.includes(name));
   const [model, values] = await Promise.all([opened, valuesOf(given)]);
-  // Numbers of every size are float32 in the page.
   const feeds = Object.fromEntries(
-    Object.entries(values).map(([name, entries]) => [
-      name,
-      entries instanceof Float64Array ? new Float32Array(entries) : entries,
-    ]),
+    given.map(({ name, shape }) => {
+      const entries = values[name] as Entries;
+      // Numbers of every size are float32 in the page.
+      const data = entries instanceof Float64Array ? new Float32Array(entries) : entries;
+      // A plan of several ranges asks for shapes.
+      return [name, zoo === range ? { data, shape } : data];
+    }),
   );
   if (asked.has("whole")) await model.complete();
   const run = async (): Promise<Values> => (await model.run(feeds)) as Values;
