@@ -1,4 +1,4 @@
-/** What is there of inputs and outputs in a run of a plan that serves a range: their first entries. */
+/** Finds the entries of inputs and outputs that are there in a run of a plan that serves a range. */
 import { productOf, type TensorView } from "../engine/tensors.js";
 import type { PlanWire, PortWire } from "../wire/model-answer.js";
 import type { Stored } from "./golden-tensors.js";
@@ -25,7 +25,7 @@ export function shapeOfRun(port: PortWire, spare: readonly number[]): readonly n
   );
 }
 
-/** What a run leaves out of each dimension, as its feeds say. */
+/** Reads from feeds what a run leaves out of each dimension. */
 export const spareOf = ({ axes = [] }: PlanWire, feeds: readonly Stored[]): readonly number[] =>
   axes.map(({ input }) => feeds[input]?.[0] as number);
 

@@ -274,7 +274,7 @@ def _by_head(body: Body, operands: _Operands, start: str, sizes: _Sizes) -> str:
 
 
 def _by_group(body: Body, operands: _Operands, start: str, sizes: _Sizes) -> str:
-    """The same, with the queries of a group below one another: one product has all of them."""
+    """Mixes values with the queries of a group below one another: one product has all of them."""
     q, k, v = operands
     batch, groups, shared, queries = sizes.batch, sizes.groups, sizes.shared, sizes.queries
     keys, width = sizes.keys, sizes.width

@@ -87,7 +87,7 @@ def _batch(shapes: Sequence[Sequence[str]], names: Sequence[str]) -> str | None:
 
 
 def _sums(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """What is called the total is the sum of what is past and of what else there is."""
+    """Takes what is called the total as the sum of what is past and of what else there is."""
     totals = [name for name in names if "total" in _parts(name)]
     terms = tuple(name for name in names if name not in totals)
     is_cache = len(terms) == 2 and any(map(_is_past, terms))
@@ -139,5 +139,5 @@ def _is_imported(at: Callable[..., Graph], extent: int, **others: int) -> bool:
 
 
 def _least(name: str, at: Callable[..., Graph], most: int) -> int:
-    """What is past may be nothing."""
+    """Begins with nothing for what is past, where the model is imported so."""
     return 0 if _is_past(name) and _is_imported(at, most, **{name: 0}) else 1

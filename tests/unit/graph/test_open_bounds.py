@@ -1,4 +1,4 @@
-"""What a file leaves open is open as far as memory and the model allow, unless told."""
+"""Dimensions that a file leaves open are so as far as memory and the model allow, unless told."""
 
 from pathlib import Path
 

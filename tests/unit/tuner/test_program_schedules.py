@@ -389,6 +389,8 @@ else -inf)
     ),
 }
 ON_GPU = {
+    "attention of heads that share keys": "elementwise",
+    "attention of heads that share columns": "elementwise",
     **dict.fromkeys(("attention of columns", "attention of heads apart"), "elementwise"),
     **dict.fromkeys(
         ("strided, padded unevenly, two stages after", "dilated", "one axis"), "matmul"

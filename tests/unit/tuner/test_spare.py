@@ -59,7 +59,7 @@ x1: i32[1]
 s0[i0: 3, i1: 7, i2: {LONGEST}] = x0[i0, i1, i2] * 2.0
 spare x1: {LONGEST} in each of 21""",
 }
-"""What is there of each block are its first parts."""
+"""The first parts of each block are there."""
 
 MOST = f"""x0: f32[{LONGEST}, 24]
 x1: i32[1]

@@ -61,7 +61,7 @@ FEWEST_ROWS = 4
 """A tile of fewer rows and 8 columns takes as long: its sums wait for one another."""
 
 MOST_PANELS = 6
-"""As many panels of 8 columns have twelve vectors of sums."""
+"""Sums of so many panels of 8 columns are twelve vectors."""
 
 
 def lower(candidate: Candidate) -> ScheduledProgram:
