@@ -217,7 +217,7 @@ def newly_asked(db: Database, wanted: Iterable[jobs.Message]) -> Iterator[jobs.M
     for job in wanted:
         workload_key, device_class = map(str, job.arguments)
         try:
-            asked = fetch_all(db, tallies.ask(workload_key, DeviceClass.parse(device_class)))
+            asked = fetch_all(db, tallies.ask(workload_key, DeviceClass.stored(device_class)))
         except OperationalError:
             yield job
         else:

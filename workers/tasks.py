@@ -93,7 +93,7 @@ def register(celery: Celery, settings: WorkerSettings) -> None:
 
         with database() as db:
             aggregating.tally(
-                db, workload_key, DeviceClass.parse(device_class), aggregating.rule_of(settings)
+                db, workload_key, DeviceClass.stored(device_class), aggregating.rule_of(settings)
             )
 
 

@@ -29,6 +29,7 @@ from bench.serving.fresh_stack import fresh_stack
 from bench.site import BenchSite
 from cli.gateway_client import GatewayClient
 from cli.simulate.run import environment_of
+from kernelzoo.domain.device import DeviceClass
 from kernelzoo.store import curves
 from kernelzoo.store.blocking import connected, fetch_all
 from services.aggregator.publishing import Rule
@@ -103,7 +104,9 @@ def _shared(case: NetworkCase, pages: int, options: Namespace) -> tuple[float, d
                 row
                 for job in gateway.jobs()
                 for each in fetch_all(db, curves.by_class(job.job, CLASSES))
-                for row in fetch_all(db, curves.reported(job.job, each.device_class))
+                for row in fetch_all(
+                    db, curves.reported(job.job, DeviceClass.parse(each.device_class))
+                )
             ]
     known = len({row.candidate_id for row in reported})
     if known == 0:

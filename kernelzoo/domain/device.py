@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Self
@@ -107,7 +108,19 @@ class DeviceClass:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises InvalidInput for text that is no device class."""
+        """Raises InvalidInput for text that is no device class, or names an unknown feature."""
+        return cls._read(text, Target.parse)
+
+    @classmethod
+    def stored(cls, text: str) -> Self:
+        """Reads a class that some version of this program wrote. While a version comes that knows
+        more features, or goes again, those that this one does not know are names like others.
+        Raises InvalidInput for text that is no device class.
+        """
+        return cls._read(text, Target.stored)
+
+    @classmethod
+    def _read(cls, text: str, read_target: Callable[[str], Target]) -> Self:
         parts = text.split(":")
         if len(parts) != 3 or not _ID.fullmatch(parts[0]):
             raise InvalidInput(
@@ -117,7 +130,7 @@ class DeviceClass:
         return cls(
             device_id=parts[0],
             rho=PrimitiveVector.parse(parts[1]),
-            target=Target.parse(parts[2]),
+            target=read_target(parts[2]),
         )
 
     def __str__(self) -> str:

@@ -118,6 +118,12 @@ class Target:
         kind, *features = text.split("+")
         return cls.of(parse_target(kind), tuple(features))
 
+    @classmethod
+    def stored(cls, text: str) -> Self:
+        """Reads a target that some version of this program wrote, as `DeviceClass.stored` does."""
+        kind, *features = text.split("+")
+        return cls(kind=parse_target(kind), features=tuple(features))
+
     def offers(self, requires: tuple[str, ...]) -> bool:
         return set(requires) <= set(self.features)
 

@@ -14,7 +14,7 @@ class ProgressOfClassRow:
     from the first lease to the last measurement.
     """
 
-    device_class: DeviceClass
+    device_class: str
     cpu_architecture: str
     logical_cores: int
     gpu_vendor: str
@@ -38,7 +38,7 @@ class ProgressOfClassRow:
 class ImprovementRow:
     """`round`: how many measurements the class had made; `elapsed_s`: since its first lease."""
 
-    device_class: DeviceClass
+    device_class: str
     round: int
     elapsed_s: float
     best_ns: float
@@ -79,7 +79,7 @@ def by_class(job_id: int, limit: int) -> Query[ProgressOfClassRow]:
     )
 
 
-def improvements(job_id: int, device_classes: list[DeviceClass]) -> Query[ImprovementRow]:
+def improvements(job_id: int, device_classes: list[str]) -> Query[ImprovementRow]:
     """Each measurement that was faster than all before it on its class, and not refused."""
     return Query(
         sql="""

@@ -13,7 +13,7 @@ class FoundKeyRow:
     """`total` counts what was found without the limit."""
 
     workload_key: WorkloadKey
-    device_class: DeviceClass
+    device_class: str
     cpu_architecture: str
     logical_cores: int
     gpu_vendor: str

@@ -80,7 +80,7 @@ class TrialRow:
     `relative_times` their best over the reference, both ascending.
     """
 
-    device_class: DeviceClass
+    device_class: str
     candidate_id: str
     sha256: str
     config: dict[str, Setting]
@@ -96,7 +96,7 @@ class TrialRow:
 class MeasuringClassRow:
     """`total` counts classes without the limit."""
 
-    device_class: DeviceClass
+    device_class: str
     total: int
 
 
@@ -159,7 +159,7 @@ def measuring_classes(workload_key: str, after: str, limit: int) -> Query[Measur
     )
 
 
-def trials(workload_key: str, device_classes: Sequence[DeviceClass]) -> Query[TrialRow]:
+def trials(workload_key: str, device_classes: Sequence[str]) -> Query[TrialRow]:
     """By device class, then in the order of promise in its space, of each candidate by its latest
     verified measurements. A candidate that any identity has run is ok; else its outcome is the
     latest failure.

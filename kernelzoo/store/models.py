@@ -94,7 +94,7 @@ class PlanCoverageRow:
     """
 
     dimensions: Mapping[str, int]
-    device_class: DeviceClass
+    device_class: str
     workloads: int
     confirmed: int
     provisional: int

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.store.query import Query
 
@@ -27,7 +26,7 @@ class PublishedRow:
     """A version of a key, with the one before it where there is one."""
 
     workload_key: WorkloadKey
-    device_class: DeviceClass
+    device_class: str
     version: int
     state: str
     reason: str
@@ -42,7 +41,8 @@ class PublishedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassRow:
-    device_class: DeviceClass
+    device_class: str
+    target: str
     cpu_architecture: str
     logical_cores: int
     gpu_vendor: str
@@ -64,7 +64,7 @@ class CoveredWorkloadRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellRow:
     workload_key: WorkloadKey
-    device_class: DeviceClass
+    device_class: str
     state: str
 
 
@@ -112,7 +112,7 @@ def classes(device: str, limit: int) -> Query[ClassRow]:
     """
     return Query(
         sql="""
-            SELECT c.device_class, d.cpu_architecture, d.logical_cores, d.gpu_vendor,
+            SELECT c.device_class, c.target, d.cpu_architecture, d.logical_cores, d.gpu_vendor,
                    d.gpu_architecture, c.engines, c.identities, count(*) OVER () AS total
             FROM device_class c JOIN device d ON d.device_id = c.device_id
             WHERE strpos(lower(concat_ws(' ', c.device_class, d.cpu_architecture, d.gpu_vendor,
@@ -142,7 +142,7 @@ def covered_workloads(workload: str, limit: int) -> Query[CoveredWorkloadRow]:
     )
 
 
-def cells(workload_keys: list[str], device_classes: list[DeviceClass]) -> Query[CellRow]:
+def cells(workload_keys: list[str], device_classes: list[str]) -> Query[CellRow]:
     """Live entries of these workloads on these classes."""
     return Query(
         sql="""

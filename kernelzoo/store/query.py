@@ -2,7 +2,8 @@
 
 A device class is text in a row and an artifact's manifest is JSON; in Python both are values of the
 domain. They are read where a field of the row's type is one, and a device class is written as text
-where it is a parameter.
+where it is a parameter. Rows of lists, which are told as they are, keep the text: one that cannot
+be read would take the whole list from everybody.
 """
 
 from collections.abc import Callable, Mapping
@@ -80,7 +81,7 @@ def _read_manifest(stored: dict[str, object]) -> ArtifactManifest:
 
 
 _READ: Mapping[Any, Callable[[Any], object]] = {
-    DeviceClass: lru_cache(maxsize=1 << 12)(DeviceClass.parse),
+    DeviceClass: lru_cache(maxsize=1 << 12)(DeviceClass.stored),
     ArtifactManifest: _read_manifest,
 }
 

@@ -24,7 +24,7 @@ class WrongModelRow:
 
     dimensions: Mapping[str, int]
     f16: bool
-    device_class: DeviceClass
+    device_class: str
     networks: int
     outputs: list[str]
     since: datetime

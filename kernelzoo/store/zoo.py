@@ -6,7 +6,6 @@ from datetime import datetime
 
 import msgspec
 
-from kernelzoo.domain.artifact import ArtifactManifest
 from kernelzoo.domain.candidate import Setting
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.workload import WorkloadKey
@@ -107,7 +106,7 @@ class ServedRow:
 class EntryRow:
     workload_key: WorkloadKey
     flops: int
-    device_class: DeviceClass
+    device_class: str
     version: int
     state: str
     published_at: datetime
@@ -115,7 +114,7 @@ class EntryRow:
     target: str
     config: dict[str, Setting]
     sha256: str
-    manifest: ArtifactManifest
+    requires: list[str]
     ballots: int
     weight: int
     total_weight: int
@@ -389,7 +388,8 @@ def entries(
     return Query(
         sql="""
             SELECT e.workload_key, w.flops, e.device_class, e.version, e.state, e.published_at,
-                   e.candidate_id, a.target, c.config, a.sha256, c.manifest, e.ballots, e.weight,
+                   e.candidate_id, a.target, c.config, a.sha256,
+                   c.manifest -> 'requires' AS requires, e.ballots, e.weight,
                    e.total_weight, e.relative_time, e.engines, e.rank, e.spread, e.reason,
                    e.contenders, e.final, t.best_ns
             FROM (

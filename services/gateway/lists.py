@@ -1,10 +1,11 @@
 """Lists of rows as the interface tells them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import structlog
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 log = structlog.get_logger(__name__)
 
@@ -13,13 +14,20 @@ Told = TypeVar("Told", bound=BaseModel)
 
 
 def listed(rows: Iterable[Row], tell: Callable[[Row], Told]) -> list[Told]:
-    """Tells each row, but for those that the interface has no words for, which the log names: one
-    of them would take the list from everybody.
-    """
+    """Tells each row, but for those that cannot be told."""
     found = []
     for row in rows:
-        try:
+        with telling(row):
             found.append(tell(row))
-        except ValidationError as error:
-            log.error("a row is left out of a list", row=repr(row)[:500], error=str(error))
     return found
+
+
+@contextmanager
+def telling(row: object) -> Iterator[None]:
+    """Ends where the row cannot be told, whatever is wrong with it, and has the log name it: it
+    would take its list from everybody.
+    """
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - named in the log
+        log.error("a row is left out of a list", row=repr(row)[:500], error=repr(error))

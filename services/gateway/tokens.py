@@ -169,7 +169,7 @@ def _session(secret: str, token: str) -> tuple[Session, float]:
     session = Session(
         session_id=int(claims["sid"]),
         identity_id=UUID(claims["sub"]),
-        device_class=DeviceClass.parse(claims["cls"]),
+        device_class=DeviceClass.stored(claims["cls"]),
         application_id=int(claims.get("app", 0)) or None,
         network=claims.get("net", ""),
         origin=claims.get("org", ""),

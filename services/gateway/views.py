@@ -6,7 +6,6 @@ from collections.abc import Set as AbstractSet
 from statistics import median
 from typing import Protocol
 
-from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.domain.zoo import EntryState
 from kernelzoo.store.curves import ImprovementRow, ProgressOfClassRow
@@ -15,6 +14,7 @@ from kernelzoo.store.keys import FoundKeyRow, VersionOfKeyRow, VotesRow
 from kernelzoo.store.measurements import TrialRow
 from kernelzoo.store.overview import CellRow, ClassRow, CoveredWorkloadRow, PublishedRow, TotalsRow
 from kernelzoo.store.zoo import OfferedCost
+from services.gateway.lists import listed
 from services.gateway.wire.console import (
     CandidateStanding,
     ClassOfDevices,
@@ -88,16 +88,15 @@ def decision(row: DeniedRow) -> Decision:
     return Decision.of(
         row,
         artifact=row.sha256,
-        device_class=str(row.device_class),
         decided_at=row.decided_at.isoformat(),
         candidates=row.candidate_ids,
         workloads=row.workload_keys,
     )
 
 
-def class_of(device_class: DeviceClass, row: _Crowd) -> ClassOfDevices:
+def class_of(device_class: str, row: _Crowd) -> ClassOfDevices:
     return ClassOfDevices(
-        device_class=str(device_class),
+        device_class=device_class,
         hardware=_hardware(row),
         engines=row.engines,
         identities=row.identities,
@@ -111,7 +110,7 @@ def overview(
         totals,
         recent_s=recent_s,
         quorum=quorum,
-        promotions=[promotion(row) for row in latest],
+        promotions=listed(latest, promotion),
     )
 
 
@@ -119,7 +118,6 @@ def promotion(row: PublishedRow) -> Promotion:
     return Promotion.of(
         row,
         workload=row.workload_key,
-        device_class=str(row.device_class),
         reason=reason(row.reason, served=row.served, served_before=row.previous_served),
         detail=row.reason,
         candidate=row.candidate_id,
@@ -132,42 +130,41 @@ def coverage(
     columns: Sequence[CoveredWorkloadRow], lines: Sequence[ClassRow], cells: Sequence[CellRow]
 ) -> Coverage:
     states = {(cell.workload_key, cell.device_class): cell.state[0] for cell in cells}
+
+    def told(line: ClassRow) -> CoverageRow:
+        return CoverageRow(
+            device=class_of(line.device_class, line),
+            marks="".join(_mark(column, line, states) for column in columns),
+        )
+
     return Coverage(
         workloads=[column.workload_key for column in columns],
-        classes=[
-            CoverageRow(
-                device=class_of(line.device_class, line),
-                marks="".join(_mark(column, line.device_class, states) for column in columns),
-            )
-            for line in lines
-        ],
+        classes=listed(lines, told),
         total_workloads=columns[0].total if columns else 0,
         total_classes=lines[0].total if lines else 0,
     )
 
 
 def _mark(
-    column: CoveredWorkloadRow,
-    device_class: DeviceClass,
-    states: dict[tuple[WorkloadKey, DeviceClass], str],
+    column: CoveredWorkloadRow, line: ClassRow, states: dict[tuple[WorkloadKey, str], str]
 ) -> str:
-    missing = "m" if device_class.target.kind in column.targets else "-"
-    return states.get((column.workload_key, device_class), missing)
+    missing = "m" if line.target in column.targets else "-"
+    return states.get((column.workload_key, line.device_class), missing)
 
 
 def found_keys(rows: Sequence[FoundKeyRow]) -> FoundKeys:
     return FoundKeys(
-        keys=[
-            FoundKey.of(
-                row,
-                workload=row.workload_key,
-                device_class=str(row.device_class),
-                hardware=_hardware(row),
-                published_at=row.published_at.isoformat(),
-            )
-            for row in rows
-        ],
+        keys=listed(rows, _found_key),
         total=rows[0].total if rows else 0,
+    )
+
+
+def _found_key(row: FoundKeyRow) -> FoundKey:
+    return FoundKey.of(
+        row,
+        workload=row.workload_key,
+        hardware=_hardware(row),
+        published_at=row.published_at.isoformat(),
     )
 
 
@@ -176,7 +173,9 @@ def standings(
 ) -> list[CandidateStanding]:
     """The fastest first, failures last."""
     by_rank = {row.candidate_id: row.by_rank for row in votes}
-    made = [_standing(row, by_rank.get(row.candidate_id, NO_VOTES), flops) for row in trials]
+    made = listed(
+        trials, lambda row: _standing(row, by_rank.get(row.candidate_id, NO_VOTES), flops)
+    )
     return sorted(made, key=lambda each: (each.best_ns is None, each.best_ns, each.candidate))
 
 
@@ -197,45 +196,48 @@ def _standing(row: TrialRow, votes: list[int], flops: int) -> CandidateStanding:
 
 
 def history(rows: Sequence[VersionOfKeyRow]) -> list[Version]:
-    return [
-        Version(
-            version=row.version,
-            state=EntryState(row.state),
-            reason=reason(row.reason, served=row.served, served_before=row.served_before),
-            detail=row.reason,
-            served=row.served,
-            candidate=row.candidate_id,
-            artifact=row.sha256,
-            evidence=evidence(row),
-            published_at=row.published_at.isoformat(),
-        )
-        for row in rows
-    ]
+    return listed(rows, _version)
+
+
+def _version(row: VersionOfKeyRow) -> Version:
+    return Version(
+        version=row.version,
+        state=EntryState(row.state),
+        reason=reason(row.reason, served=row.served, served_before=row.served_before),
+        detail=row.reason,
+        served=row.served,
+        candidate=row.candidate_id,
+        artifact=row.sha256,
+        evidence=evidence(row),
+        published_at=row.published_at.isoformat(),
+    )
 
 
 def curves(
     measured: Sequence[ProgressOfClassRow],
-    shown: AbstractSet[DeviceClass],
+    shown: AbstractSet[str],
     points: Sequence[ImprovementRow],
     flops: int,
 ) -> list[Curve]:
-    by_class: defaultdict[DeviceClass, list[Improvement]] = defaultdict(list)
+    by_class: defaultdict[str, list[ImprovementRow]] = defaultdict(list)
     for point in points:
-        by_class[point.device_class].append(
-            Improvement(round=point.round, elapsed_s=point.elapsed_s, gflops=flops / point.best_ns)
-        )
-    return [
-        Curve(
+        by_class[point.device_class].append(point)
+
+    def improvement(row: ImprovementRow) -> Improvement:
+        return Improvement(round=row.round, elapsed_s=row.elapsed_s, gflops=flops / row.best_ns)
+
+    def curve(row: ProgressOfClassRow) -> Curve:
+        return Curve(
             device=class_of(row.device_class, row),
             shown=row.device_class in shown,
             candidates=row.candidates,
             outcomes=_outcomes(row),
-            points=by_class[row.device_class],
+            points=listed(by_class[row.device_class], improvement),
             elapsed_s=row.elapsed_s,
             last_at=row.last_at.isoformat(),
         )
-        for row in measured
-    ]
+
+    return listed(measured, curve)
 
 
 def _outcomes(row: ProgressOfClassRow) -> list[OutcomeCount]:

@@ -123,7 +123,7 @@ async def get_key(
                 HTTPStatus.NOT_FOUND,
                 f"no agent of class {of} has met {key}; GET /v1/keys lists the keys there are",
             )
-        trials = await fetch_all(db, measurements.trials(key, [of]))
+        trials = await fetch_all(db, measurements.trials(key, [str(of)]))
         votes = await fetch_all(db, keys.votes(key, of))
         versions = await fetch_all(db, keys.versions(key, of, MOST_VERSIONS))
         decisions = await fetch_all(db, denials.decisions(key, of))
@@ -135,16 +135,16 @@ async def get_key(
     return Key(
         workload=key,
         device_class=str(of),
-        device=views.class_of(of, crowd),
+        device=views.class_of(str(of), crowd),
         flops=crowd.flops,
         quorum=quorum,
         shown=shown,
         reference=reference.candidate_id if reference else None,
         measured=len(trials),
         candidates=views.standings(trials, votes, crowd.flops) if shown else [],
-        by_runs=[views.offered(row) for row in offered] if shown else [],
+        by_runs=listed(offered, views.offered) if shown else [],
         history=views.history(versions),
-        decisions=[views.decision(row) for row in decisions],
+        decisions=listed(decisions, views.decision),
     )
 
 

@@ -6,6 +6,7 @@ from kernelzoo.domain.dtype import DType
 from kernelzoo.store import models, wrong_outputs
 from kernelzoo.store.asynchronous import fetch_all
 from kernelzoo.store.wrong_outputs import WrongModelRow
+from services.gateway.lists import listed
 from services.gateway.models import unknown
 from services.gateway.state import Shared, State
 from services.gateway.wire.models import (
@@ -57,25 +58,23 @@ async def _coverage(state: State, name: str) -> ModelCoverage:
             raise unknown(name)
         rows = await fetch_all(db, models.coverage(name, MOST_CLASSES))
         wrong = await fetch_all(db, wrong_outputs.of_model(name, MOST_CLASSES))
-    covered = [
-        PlanCoverage.of(
-            row,
-            device_class=str(row.device_class),
-            confirmed_flops=row.confirmed_flops or 0.0,
-            page_loads=row.loads,
-            expected_ms=None if row.elapsed_ns is None else row.elapsed_ns / 1e6,
-            prepare_ms=None if row.prepare_ns is None else row.prepare_ns / 1e6,
-        )
-        for row in rows
-    ]
-    return ModelCoverage(model=name, coverage=covered, wrong=[_wrong(row) for row in wrong])
+    return ModelCoverage(model=name, coverage=listed(rows, _covered), wrong=listed(wrong, _wrong))
+
+
+def _covered(row: models.PlanCoverageRow) -> PlanCoverage:
+    return PlanCoverage.of(
+        row,
+        confirmed_flops=row.confirmed_flops or 0.0,
+        page_loads=row.loads,
+        expected_ms=None if row.elapsed_ns is None else row.elapsed_ns / 1e6,
+        prepare_ms=None if row.prepare_ns is None else row.prepare_ns / 1e6,
+    )
 
 
 def _wrong(row: WrongModelRow) -> WrongPlan:
     return WrongPlan.of(
         row,
         dtype=DType.F16 if row.f16 else DType.F32,
-        device_class=str(row.device_class),
         since=row.since.isoformat(),
         last_at=row.last_at.isoformat(),
     )

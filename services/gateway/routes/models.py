@@ -21,7 +21,7 @@ from kernelzoo.store.asynchronous import execute, fetch_all, fetch_one
 from kernelzoo.store.models import AwaitedRow, ModelRow, PlanRow, StoredPlan
 from services.gateway import programs
 from services.gateway.blobs import Blobs
-from services.gateway.lists import listed
+from services.gateway.lists import listed, telling
 from services.gateway.models import (
     blob_url,
     lost,
@@ -82,14 +82,14 @@ async def get_models_of_graph(graph: Sha256, response: Response, state: Shared) 
     async with state.pool.connection() as db:
         found = await fetch_all(db, models.of_graph(graph, MOST_OF_GRAPH))
         rows = [(each, await fetch_all(db, models.plans(each.name))) for each in found]
+    told = []
+    for each, plans in rows:
+        with telling(each):
+            if plans:
+                document = await _document(state.blobs, plans)
+                told.append(ModelOfGraph(weights=each.source_weights, model=document))
     response.headers.update({"Cache-Control": OF_GRAPH_CACHE, **tagged(ZOO)})
-    return ModelsOfGraph(
-        models=[
-            ModelOfGraph(weights=each.source_weights, model=await _document(state.blobs, plans))
-            for each, plans in rows
-            if plans
-        ]
-    )
+    return ModelsOfGraph(models=told)
 
 
 @router.put("/v1/models/{name}", status_code=HTTPStatus.CREATED)

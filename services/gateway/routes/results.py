@@ -2,6 +2,7 @@
 return."""
 
 from http import HTTPStatus
+from itertools import groupby
 from typing import Annotated
 
 from fastapi import APIRouter, BackgroundTasks, Query
@@ -14,6 +15,7 @@ from kernelzoo.domain.workload import workload_key
 from kernelzoo.store import evidence, measurements
 from kernelzoo.store.asynchronous import execute, fetch_all
 from services.gateway.cursors import Cursor, cursor, position
+from services.gateway.lists import listed
 from services.gateway.problems import refuse_stranger
 from services.gateway.state import Operator, Shared
 from services.gateway.wire.model import KeyText
@@ -52,18 +54,15 @@ async def list_results(
             classes = [row.device_class for row in found[:limit]]
             total, more = found[0].total if found else 0, len(found) > limit
         else:
-            classes, total, more = [DeviceClass.parse(device_class)], 1, False
+            classes, total, more = [str(DeviceClass.parse(device_class))], 1, False
         rows = await fetch_all(db, measurements.trials(key, classes))
-    by_class: dict[DeviceClass, list[Trial]] = {}
-    for row in rows:
-        by_class.setdefault(row.device_class, []).append(_trial(row))
     return ResultsList(
         results=[
-            Results(workload=key, device_class=str(name), trials=trials)
-            for name, trials in by_class.items()
+            Results(workload=key, device_class=name, trials=listed(of_class, _trial))
+            for name, of_class in groupby(rows, lambda row: row.device_class)
         ],
         total=total,
-        next=cursor(str(classes[-1])) if more else None,
+        next=cursor(classes[-1]) if more else None,
     )
 
 

@@ -95,7 +95,7 @@ async def list_entries(
 
 def _next(page: list[zoo.EntryRow]) -> str:
     last = page[-1]
-    return cursor(last.published_at.isoformat(), last.workload_key, str(last.device_class))
+    return cursor(last.published_at.isoformat(), last.workload_key, last.device_class)
 
 
 def _published_before(after: str) -> zoo.Listed:
@@ -254,10 +254,8 @@ def _entry(row: zoo.EntryRow) -> ZooEntry:
     return ZooEntry.of(
         row,
         workload=row.workload_key,
-        device_class=str(row.device_class),
         published_at=row.published_at.isoformat(),
         candidate=row.candidate_id,
-        requires=list(row.manifest.requires),
         artifact=row.sha256,
         evidence=evidence(row),
         gflops=row.flops / row.best_ns if row.best_ns else None,

@@ -49,6 +49,15 @@ def test_text_that_is_no_device_class_is_refused(text: str) -> None:
         DeviceClass.parse(text)
 
 
+def test_a_class_of_a_later_version_is_read_where_it_is_stored() -> None:
+    text = "0123456789abcdef:r1-0:wasm+of-tomorrow+simd128"
+    assert str(DeviceClass.stored(text)) == text
+    with pytest.raises(InvalidInput, match="'of-tomorrow' is unknown"):
+        DeviceClass.parse(text)
+    with pytest.raises(InvalidInput, match="malformed"):
+        DeviceClass.stored("of another version")
+
+
 def test_a_target_offers_what_its_features_cover() -> None:
     plain = Target.parse("wasm+simd128")
     assert plain.offers(("simd128",))
