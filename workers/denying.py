@@ -8,7 +8,7 @@ from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.trust import Defence, Trust
 from kernelzoo.domain.zoo import EntryState
 from kernelzoo.metrics import ROLLBACKS
-from kernelzoo.store import denials, notifications, zoo
+from kernelzoo.store import denials, zoo
 from kernelzoo.store.blocking import Database, execute, fetch_all, fetch_one
 from services.aggregator.denial import Denial, Voice, denial, inhabited, suspicious
 from services.aggregator.publishing import Rule
@@ -73,8 +73,6 @@ def _weigh_on_device(
         after = denial([_voice(row) for row in voices], rule.malicious_share) is not None
         if after != before:
             execute(db, denials.set_device_wide(sha256, denied_to, device_wide=after))
-            if after:
-                execute(db, notifications.kernel_denied(sha256, denied_to))
             changed = True
     return changed
 
@@ -93,7 +91,6 @@ def _deny(db: Database, sha256: str, device_class: DeviceClass, found: Denial) -
             operated=False,
         ),
     )
-    execute(db, notifications.kernel_denied(sha256, device_class))
     log.warning("denied", artifact=sha256, device_class=str(device_class), evidence=evidence)
 
 

@@ -75,7 +75,7 @@ class ReplaceableRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeniedRow:
     sha256: str
-    device_class: DeviceClass
+    device_class: str
     denied: bool
     stage: str
     evidence: str
@@ -311,9 +311,14 @@ def device_voices(
 
 
 def set_device_wide(sha256: str, device_class: DeviceClass, *, device_wide: bool) -> Statement:
+    """Has a denial begin or cease to hold for the whole device; where it begins, that is decided
+    now, so that `decided_lately` has it."""
     return Statement(
         sql="""
-            UPDATE denied SET device_wide = %(device_wide)s
+            UPDATE denied
+            SET device_wide = %(device_wide)s,
+                decided_at = CASE WHEN %(device_wide)s AND NOT device_wide THEN now()
+                                  ELSE decided_at END
             WHERE artifact_sha256 = %(sha256)s AND device_class = %(class)s
         """,
         parameters={"sha256": sha256, "class": device_class, "device_wide": device_wide},

@@ -13,6 +13,8 @@ LEASES = "kernelzoo_leases"
 ZOO = "kernelzoo_zoo"
 BALLOTS = "kernelzoo_ballots"
 DENIED = "kernelzoo_denied"
+"""Sent by `tell_denied` of the schema for what is denied: an artifact's hash and a class, with a
+line break between them."""
 CHANNELS = (CANDIDATES, LEASES, ZOO, BALLOTS, DENIED)
 
 
@@ -63,17 +65,6 @@ def ballot_filed(identity: str) -> Statement:
     return Statement(
         sql="SELECT pg_notify('kernelzoo_ballots', %(identity)s)",
         parameters={"identity": identity},
-    )
-
-
-def kernel_denied(sha256: str, device_class: DeviceClass) -> Statement:
-    """Makes gateways forget all manifests they hold, and caches before them those of the device.
-
-    The payload is the artifact's hash and the class, with a line break between them.
-    """
-    return Statement(
-        sql="SELECT pg_notify('kernelzoo_denied', %(sha256)s || chr(10) || %(class)s)",
-        parameters={"sha256": sha256, "class": device_class},
     )
 
 

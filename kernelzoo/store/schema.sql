@@ -583,6 +583,24 @@ CREATE TRIGGER kernel_offered_otherwise AFTER UPDATE OF runs ON kernel_by_runs
 CREATE TRIGGER denied_decided AFTER INSERT OR UPDATE OR DELETE ON denied
     FOR EACH ROW EXECUTE FUNCTION publish_serial();
 
+CREATE FUNCTION tell_denied() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('kernelzoo_denied', NEW.artifact_sha256 || chr(10) || NEW.device_class);
+    -- Gateways of 0.1.0 listen to this alone.
+    PERFORM pg_notify('kernelzoo_zoo', '');
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION tell_denied IS
+    'Makes gateways forget all manifests they hold, and caches before them those of the device.';
+
+CREATE TRIGGER denied_told AFTER INSERT ON denied
+    FOR EACH ROW WHEN (NEW.denied) EXECUTE FUNCTION tell_denied();
+CREATE TRIGGER denied_told_anew AFTER UPDATE ON denied
+    FOR EACH ROW WHEN (NEW.denied AND (NEW.decided_at <> OLD.decided_at
+                                       OR NEW.device_wide AND NOT OLD.device_wide))
+    EXECUTE FUNCTION tell_denied();
+
 CREATE TABLE page_failure (
     artifact_sha256 text NOT NULL REFERENCES artifact,
     device_class text NOT NULL,

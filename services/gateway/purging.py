@@ -12,8 +12,8 @@ long as a cache may give an old answer.
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from hashlib import sha256
 from typing import Any
 
@@ -34,6 +34,7 @@ ZOO = "zoo"
 STALE_S = 86_400
 """A cache gives an old answer for so long where the gateway does not answer (`stale-if-error`)."""
 MOST_DENIED = 10_000
+"""Where more was denied, caches forget all that says what is served."""
 LOOKED_EVERY_S = 0.1
 SOFT_EVERY_S = 5.0
 AGAIN_S = 10.0
@@ -74,10 +75,17 @@ class Outdated:
         self.soft: set[str] = set()
         self.missed = False
         """Changes were not heard of for a while."""
+        self._deaf_since_s: float | None = None
+        """Nothing was heard of changes since, up to the time at which that is looked up."""
 
     def note_denied(self, artifact: str, device_class: str) -> None:
         if self._collects:
             self.hard |= {artifact_tag(artifact), device_tag(device_class)}
+
+    def note_anything_denied(self) -> None:
+        """Notes that more was denied than anybody lists."""
+        if self._collects:
+            self.hard.add(ZOO)
 
     def note_changed(self, device_class: str) -> None:
         """Notes that one class is served something else, or every class where it is ''. Offers to
@@ -85,8 +93,24 @@ class Outdated:
         if self._collects:
             self.soft.add(device_tag(device_class) if device_class else ZOO)
 
+    def note_deaf(self) -> None:
+        """Notes that no change is heard of from now on, if not before."""
+        if self._deaf_since_s is None:
+            self._deaf_since_s = time.monotonic()
+
     def note_missed(self) -> None:
         self.missed = self._collects
+
+    @contextmanager
+    def looking_up_what_was_missed(self) -> Iterator[float]:
+        """Gives for how many seconds nothing was heard of. If that fails, it is still missed."""
+        since_s, self._deaf_since_s, self.missed = self._deaf_since_s, None, False
+        try:
+            yield 0.0 if since_s is None else time.monotonic() - since_s
+        except BaseException:
+            self.missed = True
+            self._deaf_since_s = since_s
+            raise
 
 
 class Purging:
@@ -134,15 +158,14 @@ class Purging:
     async def _find_missed(self) -> None:
         if not self._outdated.missed:
             return
-        self._outdated.missed = False
-        try:
+        with self._outdated.looking_up_what_was_missed() as deaf_s:
             async with self._pool.connection() as db:
-                rows = await fetch_all(db, denials.decided_lately(STALE_S, MOST_DENIED))
-        except BaseException:
-            self._outdated.missed = True
-            raise
+                # This gateway itself gave old answers until now.
+                rows = await fetch_all(db, denials.decided_lately(STALE_S + deaf_s, MOST_DENIED))
         for row in rows:
             self._outdated.note_denied(row.sha256, row.device_class)
+        if len(rows) == MOST_DENIED:
+            self._outdated.note_anything_denied()
 
     async def _forget(self, cdn: Cdn) -> None:
         now_s = time.monotonic()

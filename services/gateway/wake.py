@@ -86,6 +86,7 @@ class Wake:
             self._failures += 1
             self.connected = False
             self.ballots.end()
+            self._outdated.note_deaf()
             await asyncio.sleep(RECONNECT_S)
 
     async def _listen(self) -> None:

@@ -1,7 +1,9 @@
 """A denial reaches the caches before the gateway, also past failures and restarts."""
 
+import time
 from collections.abc import Iterator
 from http import HTTPStatus
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +12,7 @@ from fixtures.rows import compile_row
 from kernelzoo.settings import Settings
 from kernelzoo.store import denials, notifications
 from kernelzoo.store.blocking import execute
+from services.gateway import purging
 from services.gateway.purging import artifact_tag, device_tag
 from tests.database.conftest import WORKLOAD, Connection, make_candidate
 from tests.database.strangers import Crowd
@@ -102,8 +105,67 @@ def test_who_was_not_there_tells_of_what_was_denied_meanwhile(
         eventually(lambda: tags_of(artifact) in hard(cdn), "it tells again once it listens again")
 
 
+def test_who_was_away_for_long_tells_of_all_that_was_denied_since(
+    behind: Settings,
+    cdn: Recorder,
+    db: Connection,
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It gave what it kept while it was away, and a cache may give that for a day."""
+    passed_s = 0.0
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed_s)
+    monkeypatch.setattr(purging, "time", clock)
+    artifact = artifact_of(db, SECOND)
+    deny(db, artifact)
+    db.execute("UPDATE denied SET decided_at = now() - interval '25 hours'")
+    with gateway(behind) as http:
+        eventually(lambda: status_of(http) == "ready", "the gateway hears of changes")
+        with database_away(database_url):
+            eventually(lambda: status_of(http) != "ready", "the gateway notices it")
+            assert hard(cdn) == []
+            passed_s = 7200.0
+        eventually(lambda: tags_of(artifact) in hard(cdn), "it tells of it")
+
+
+def test_where_more_was_denied_than_is_listed_everything_is_forgotten(
+    behind: Settings, cdn: Recorder, db: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purging, "MOST_DENIED", 1)
+    deny(db, artifact_of(db, SECOND))
+    with gateway(behind):
+        eventually(lambda: any(purging.ZOO in tags for tags in hard(cdn)), "all of it")
+
+
+def test_a_denial_that_begins_to_hold_for_a_device_is_told_and_is_of_now(
+    behind: Settings, cdn: Recorder, db: Connection
+) -> None:
+    artifact = artifact_of(db, SECOND)
+    deny(db, artifact)
+    db.execute("UPDATE denied SET device_wide = false, decided_at = now() - interval '25 hours'")
+    with gateway(behind) as http:
+        eventually(lambda: status_of(http) == "ready", "the gateway hears of changes")
+        assert hard(cdn) == []
+        execute(db, denials.set_device_wide(artifact, CLASS, device_wide=True))
+        eventually(lambda: tags_of(artifact) in hard(cdn), "the CDN is told")
+        cdn.requests.clear()
+    with gateway(behind):
+        eventually(lambda: tags_of(artifact) in hard(cdn), "who starts tells of it")
+
+
+def test_gateways_of_either_version_hear_of_a_denial_whoever_writes_it(
+    db: Connection, owner: Connection
+) -> None:
+    """Those of 0.1.0 listen to the second channel alone."""
+    owner.execute("LISTEN kernelzoo_denied")
+    owner.execute("LISTEN kernelzoo_zoo")
+    artifact = artifact_of(db, SECOND)
+    deny(db, artifact)
+    told = {(each.channel, each.payload) for each in owner.notifies(timeout=30, stop_after=2)}
+    assert told == {("kernelzoo_denied", f"{artifact}\n{CLASS}"), ("kernelzoo_zoo", "")}
+
+
 def deny(db: Connection, artifact: str) -> None:
-    """Without a notification, as of a time when no gateway was there to hear it."""
     execute(
         db,
         denials.decide(

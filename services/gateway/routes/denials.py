@@ -79,15 +79,13 @@ async def decide(
         )
         if not decided:
             raise _unknown()
-        if body.denied:
-            await execute(db, notifications.kernel_denied(artifact, device_class))
-        else:
+        if not body.denied:
             await execute(db, notifications.zoo_changed())
         keys = await fetch_all(db, denials.keys_of(artifact, device_class))
         rows = await fetch_all(db, denials.decisions())
     for key in keys:
         after.add_task(state.send, jobs.tally(key.workload_key, key.device_class))
-    place = (artifact, device_class)
+    place = (artifact, str(device_class))
     return decision(next(row for row in rows if (row.sha256, row.device_class) == place))
 
 
