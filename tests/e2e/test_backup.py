@@ -1,6 +1,7 @@
 """`kernelzoo backup` and `restore`, as they are typed, beside a stack and without one."""
 
 import shutil
+import time
 from pathlib import Path
 
 import psycopg
@@ -13,6 +14,7 @@ from cli.stack.postgres import start_postgres, url_of
 from cli.stack.supervisor import Stack
 from fixtures.postgres import SERVICE, as_service
 from kernelzoo.errors import InvalidInput, StackError
+from kernelzoo.store.dump import dump
 from kernelzoo.store.migrate import MIGRATIONS, migrate
 
 
@@ -43,7 +45,16 @@ def _execute(url: str, *statements: str) -> None:
 
 
 def test_a_backup_of_a_running_stack_is_restored_into_another(stack: Stack, tmp_path: Path) -> None:
-    _execute(stack.postgres.url, "INSERT INTO workload (key, flops) VALUES ('kept', 1)")
+    started_s = int(time.time())
+    _execute(
+        stack.postgres.url,
+        "INSERT INTO workload (key, flops) VALUES ('kept', 1)",
+        "UPDATE publication SET serial = 1",
+        # The other server has no such role.
+        "CREATE ROLE elsewhere",
+        "ALTER TABLE workload OWNER TO elsewhere",
+        "GRANT SELECT ON publication TO elsewhere",
+    )
     place, file = stack.place, tmp_path / "zoo.dump"
     told = _typed("backup", file, "--state", place.root)
     assert str(file) in told.stdout
@@ -57,6 +68,7 @@ def test_a_backup_of_a_running_stack_is_restored_into_another(stack: Stack, tmp_
     with take_lock(again):
         server = start_postgres(again)
         assert _workloads(server.url) == ["kept"]
+        assert _serial(server.url) >= started_s
         assert url_of(again) == server.url
         server.stop()
 
@@ -70,7 +82,10 @@ def test_a_restore_takes_back_what_came_later_and_makes_pages_ask_again(
     _execute(
         database_url,
         "INSERT INTO workload (key, flops) VALUES ('later', 1)",
-        "CREATE TABLE of_a_later_version (key text REFERENCES workload)",
+        "CREATE TABLE later_table (key text REFERENCES workload)",
+        "CREATE VIEW later_view AS SELECT 1 AS one",
+        "CREATE SEQUENCE later_sequence",
+        "CREATE FUNCTION later_function() RETURNS integer LANGUAGE sql AS 'SELECT 1'",
         "UPDATE publication SET serial = 1000 + serial",
     )
     before = _serial(database_url)
@@ -78,8 +93,11 @@ def test_a_restore_takes_back_what_came_later_and_makes_pages_ask_again(
     assert _workloads(as_service(database_url)) == ["kept"]
     assert _serial(database_url) > before
     with psycopg.connect(database_url) as connection:
-        found = connection.execute("SELECT to_regclass('of_a_later_version')").fetchone()
-    assert found == (None,)
+        found = connection.execute(
+            "SELECT to_regclass('later_table'), to_regclass('later_view'),"
+            " to_regclass('later_sequence'), to_regproc('later_function')"
+        ).fetchone()
+    assert found == (None, None, None, None)
     assert migrate(database_url) == ()
 
 
@@ -110,6 +128,49 @@ def test_a_restore_that_fails_leaves_everything_as_it_was(
     with pytest.raises(StackError, match="pg_restore failed"):
         _typed("restore", broken, "--yes", "--database", database_url)
     assert _workloads(database_url) == ["kept", "later"]
+
+
+def test_a_restore_that_fails_half_way_leaves_everything_as_it_was(
+    database_url: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "zoo.dump"
+    # What is in no schema of the zoo's stays, so that it cannot be made again.
+    _execute(database_url, "CREATE SCHEMA beside", "CREATE TABLE beside.there ()")
+    _typed("backup", file, "--database", database_url)
+    _execute(database_url, "INSERT INTO workload (key, flops) VALUES ('later', 1)")
+    with pytest.raises(StackError, match=r"psql failed: .*beside"):
+        _typed("restore", file, "--yes", "--database", database_url)
+    assert _workloads(database_url) == ["later"]
+
+
+def test_a_restore_asks_before_it_replaces_anything(database_url: str, tmp_path: Path) -> None:
+    file = tmp_path / "zoo.dump"
+    _typed("backup", file, "--database", database_url)
+    _execute(database_url, "INSERT INTO workload (key, flops) VALUES ('later', 1)")
+    told = CliRunner().invoke(app, ["restore", str(file), "--database", database_url], input="n\n")
+    assert told.exit_code == 1
+    assert "replaced for good" in told.output
+    assert _workloads(database_url) == ["later"]
+
+
+def test_a_backup_that_fails_leaves_no_file(database_url: str, tmp_path: Path) -> None:
+    _execute(database_url, f"REVOKE ALL ON workload FROM {SERVICE}")
+    with pytest.raises(StackError, match=r"pg_dump failed: .*permission denied"):
+        _typed("backup", tmp_path / "zoo.dump", "--database", as_service(database_url))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_password_is_not_among_the_arguments_which_others_can_list(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    program = tmp_path / "pg_dump"
+    program.write_text(
+        f'#!/bin/sh\nprintf "%s\\n" "$@" > {told}\nprintf %s "$PGPASSWORD" > {told}.env\n'
+    )
+    program.chmod(0o700)
+    dump(tmp_path, "postgresql://someone:secret@127.0.0.1/zoo", tmp_path / "zoo.dump")
+    assert "user=someone" in told.read_text()
+    assert "secret" not in told.read_text()
+    assert Path(f"{told}.env").read_text() == "secret"
 
 
 @pytest.mark.parametrize(

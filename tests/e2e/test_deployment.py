@@ -13,7 +13,8 @@ from scripts.deployment.engine import STATE, no_engine, running_engine
 from scripts.deployment.stack import SERVICES, Deployment, compose, confirmed_kernel, deployed
 from tests.running import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+# The first test makes bases and four images: most of an hour on two cores that do nothing else.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3 * 3600)]
 # Each is scraped by its name in the network of compose.yaml.
 SCRAPED = {"kernelzoo-gateway", "kernelzoo-compile", "kernelzoo-aggregate"}
 

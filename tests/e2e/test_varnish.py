@@ -1,10 +1,8 @@
 """Varnish by examples/proxies/varnish.vcl before a zoo: what it keeps, and what it forgets."""
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,8 @@ from cli.stack.ports import LOOPBACK, free_port
 from cli.stack.supervisor import Stack
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
-from kernelzoo.serving import serving
 from services.gateway.wire.denials import DenialRequest
-from tests.e2e.proxies import proxying
+from tests.e2e.proxies import proxying, scripted_gateway
 from tests.e2e.scripted_agent import ScriptedAgent
 from tests.running import eventually, running_stack
 
@@ -133,25 +130,6 @@ def test_who_is_no_gateway_cannot_purge(tmp_path: Path) -> None:
     assert answer.status_code == 403
 
 
-@contextmanager
-def gateway(port: int, headers: Mapping[str, str]) -> Iterator[list[str]]:
-    """Answers everything with these headers, and lists what it was asked."""
-    asked: list[str] = []
-
-    class _Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_response(HTTPStatus.OK)
-            for name, value in {"Content-Length": "0", **headers}.items():
-                self.send_header(name, value)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None: ...
-
-    with serving(ThreadingHTTPServer((LOOPBACK, port), _Handler)):
-        yield asked
-
-
 def test_an_old_answer_is_given_where_no_gateway_answers(
     tmp_path: Path, ports: tuple[int, int]
 ) -> None:
@@ -159,7 +137,7 @@ def test_an_old_answer_is_given_where_no_gateway_answers(
     settings = _settings('"8787"', f'"{ports[0]}"').replace("req.grace = 1m", "req.grace = 1s")
     kept = {"Cache-Control": "max-age=1, stale-while-revalidate=1, stale-if-error=86400"}
     with ExitStack() as answering:
-        answering.enter_context(gateway(ports[0], kept))
+        answering.enter_context(scripted_gateway(ports[0])).headers = kept
         with varnish(tmp_path, ports[1], settings) as client:
             assert client.get("/v1/zoo/a/b").status_code == 200
             answering.close()
@@ -178,6 +156,9 @@ def test_what_does_not_say_how_long_it_is_good_is_not_kept(
 ) -> None:
     settings = _settings('"8787"', f'"{ports[0]}"')
     path = "/v1/models/a/readiness"
-    with gateway(ports[0], {}) as asked, varnish(tmp_path, ports[1], settings) as client:
+    with (
+        scripted_gateway(ports[0]) as gateway,
+        varnish(tmp_path, ports[1], settings) as client,
+    ):
         assert [client.get(path).headers["X-Cache"] for _ in range(3)] == ["MISS"] * 3
-        assert asked.count(path) == 3
+        assert len(gateway.of(path)) == 3
