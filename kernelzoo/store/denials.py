@@ -97,8 +97,9 @@ class NotedRow:
 
 
 def suspects(workload_key: str, device_class: DeviceClass, trust: Trust) -> Query[SuspectRow]:
-    """Every artifact of a key that failed somewhere on the class and is not decided yet. It reads
-    failures, and the latest successes alone: what failed once in a while ran ten thousand times.
+    """Lists artifacts of a key that are not decided yet, and that may have failed on the class for
+    more networks than they run for, or for an agent of the operator. It reads failures, and the
+    latest successes alone: what failed once in a while ran ten thousand times.
     """
     return Query(
         sql="""
@@ -137,35 +138,47 @@ def suspects(workload_key: str, device_class: DeviceClass, trust: Trust) -> Quer
                 WHERE m.outcome = 'ok' AND (is_trusted(%(trust)s, false, NULL) OR EXISTS (
                     SELECT FROM lease l JOIN agent_session s ON s.id = l.session_id
                     WHERE l.id = m.lease_id AND is_trusted(%(trust)s, false, s.application_id)))
-            ), voice AS MATERIALIZED (
-                SELECT id, valid_in_row, CASE WHEN operated THEN '' ELSE network END AS network
-                FROM identity
-                WHERE id IN (SELECT identity_id FROM failures
-                             UNION SELECT identity_id FROM successes)
+            ), runner AS MATERIALIZED (
+                SELECT id, network FROM identity
+                WHERE id IN (SELECT identity_id FROM successes)
+                  AND NOT operated AND valid_in_row > 0
+            ), ran AS MATERIALIZED (
+                SELECT DISTINCT s.sha256, r.network
+                FROM successes s JOIN runner r ON r.id = s.identity_id
+            ), doubtful AS MATERIALIZED (
+                -- Of a kernel that runs for more than it fails for, nobody is looked up for whom it
+                -- failed: that may be months ago, and their rows are in no memory. Each of them has
+                -- at most one of the networks for which it ran.
+                SELECT u.sha256 FROM undecided u
+                WHERE 2 * ((SELECT count(*) FROM failures f WHERE f.sha256 = u.sha256)
+                           + (SELECT count(*) FROM page_failure p
+                              WHERE p.artifact_sha256 = u.sha256 AND p.device_class = %(class)s))
+                      > (SELECT count(*) FROM ran WHERE ran.sha256 = u.sha256)
+                   OR EXISTS (
+                    SELECT FROM failures f WHERE f.sha256 = u.sha256
+                      AND f.identity_id IN (SELECT id FROM identity WHERE operated))
             ), failed AS MATERIALIZED (
-                SELECT f.sha256, v.network FROM failures f JOIN voice v ON v.id = f.identity_id
+                SELECT f.sha256, CASE WHEN i.operated THEN '' ELSE i.network END AS network
+                FROM doubtful d JOIN failures f ON f.sha256 = d.sha256
+                JOIN identity i ON i.id = f.identity_id
                 UNION
-                SELECT u.sha256, p.network
-                FROM undecided u JOIN page_failure p
-                  ON p.artifact_sha256 = u.sha256 AND p.device_class = %(class)s
-            ), ran AS (
+                SELECT d.sha256, p.network
+                FROM doubtful d JOIN page_failure p
+                  ON p.artifact_sha256 = d.sha256 AND p.device_class = %(class)s
+            ), unanimous AS (
                 SELECT sha256, count(*) AS networks FROM (
-                    SELECT s.sha256, v.network
-                    FROM successes s JOIN voice v ON v.id = s.identity_id
-                    WHERE v.network <> '' AND v.valid_in_row > 0
-                    EXCEPT
-                    SELECT sha256, network FROM failed
-                ) unanimous GROUP BY sha256
+                    SELECT sha256, network FROM ran EXCEPT SELECT sha256, network FROM failed
+                ) r GROUP BY sha256
             )
-            SELECT u.sha256, coalesce(f.operated, false) AS operated,
+            SELECT d.sha256, coalesce(f.operated, false) AS operated,
                    coalesce(f.networks, 0) AS failed,
-                   coalesce(ran.networks, 0) AS ran
-            FROM undecided u LEFT JOIN (
+                   coalesce(u.networks, 0) AS ran
+            FROM doubtful d LEFT JOIN (
                 SELECT sha256, bool_or(network = '') AS operated,
                        count(*) FILTER (WHERE network <> '') AS networks
                 FROM failed GROUP BY sha256
-            ) f ON f.sha256 = u.sha256
-            LEFT JOIN ran ON ran.sha256 = u.sha256
+            ) f ON f.sha256 = d.sha256
+            LEFT JOIN unanimous u ON u.sha256 = d.sha256
         """,
         parameters={
             "key": workload_key,

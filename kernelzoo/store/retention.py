@@ -177,9 +177,11 @@ def remove_items(first: int, last: int) -> Statement:
     """Removes the items of leases of which no measurement is left."""
     return Statement(
         sql="""
+            -- Asked once for each lease, not for each of its items.
             DELETE FROM lease_item i
-            WHERE i.lease_id > %(first)s AND i.lease_id <= %(last)s
-              AND NOT EXISTS (SELECT FROM measurement m WHERE m.lease_id = i.lease_id)
+            USING lease l
+            WHERE l.id > %(first)s AND l.id <= %(last)s AND i.lease_id = l.id
+              AND (SELECT m.lease_id FROM measurement m WHERE m.lease_id = l.id LIMIT 1) IS NULL
         """,
         parameters={"first": first, "last": last},
     )

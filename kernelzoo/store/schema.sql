@@ -205,6 +205,9 @@ COMMENT ON COLUMN identity.erased_at IS
     'does not let a network open more of them.';
 CREATE INDEX identity_network ON identity (network, created_at);
 CREATE INDEX identity_erased ON identity (erased_at) WHERE erased_at IS NOT NULL;
+CREATE INDEX identity_operated ON identity (id) WHERE operated;
+COMMENT ON INDEX identity_operated IS
+    'Who is the operator''s of many identities, without a look at each of them.';
 
 CREATE TABLE application (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -251,6 +251,26 @@ def test_who_says_that_a_kernel_fails_is_found_without_reading_other_kernels(
     assert rows_read(db, asked, "candidate") < len(space)
 
 
+def test_nobody_is_looked_up_for_whom_a_kernel_failed_that_runs_for_most(
+    come: Crowd, db: Connection
+) -> None:
+    """In months that is many, whose rows are in no memory."""
+    compile_row(db, make_candidate(3))
+    for network in range(4):
+        fail(come(network), db, THIRD)
+    failed = db.execute("SELECT lease_id FROM measurement WHERE outcome <> 'ok'").fetchall()
+    assert len(failed) == 4
+    ran = "UPDATE measurement SET outcome = 'ok' WHERE lease_id = %s"
+    suspects = denials.suspects(WORKLOAD.key, CLASS, Trust.CROWD)
+    for (lease,) in failed[:2]:
+        db.execute(ran, (lease,))
+    (found,) = fetch_all(db, suspects)
+    assert (found.failed, found.ran, found.operated) == (2, 2, False)
+    db.execute(ran, failed[2])
+    assert fetch_all(db, suspects) == []
+    assert rows_read(db, suspects, "identity") == 3
+
+
 def test_what_the_operator_allowed_no_crowd_denies(http: TestClient, db: Connection) -> None:
     agent = open_agent(http)
     body = {
