@@ -155,8 +155,9 @@ def suspects(workload_key: str, device_class: DeviceClass, trust: Trust) -> Quer
                               WHERE p.artifact_sha256 = u.sha256 AND p.device_class = %(class)s))
                       > (SELECT count(*) FROM ran WHERE ran.sha256 = u.sha256)
                    OR EXISTS (
+                    -- An array, or the index is asked for each failure.
                     SELECT FROM failures f WHERE f.sha256 = u.sha256
-                      AND f.identity_id IN (SELECT id FROM identity WHERE operated))
+                      AND f.identity_id = ANY (ARRAY(SELECT id FROM identity WHERE operated)))
             ), failed AS MATERIALIZED (
                 SELECT f.sha256, CASE WHEN i.operated THEN '' ELSE i.network END AS network
                 FROM doubtful d JOIN failures f ON f.sha256 = d.sha256

@@ -34,7 +34,7 @@ ZOO = "zoo"
 STALE_S = 86_400
 """A cache gives an old answer for so long where the gateway does not answer (`stale-if-error`)."""
 MOST_DENIED = 10_000
-"""Where more was denied, caches forget all that says what is served."""
+"""Caches forget all that says what is served where more was denied."""
 LOOKED_EVERY_S = 0.1
 SOFT_EVERY_S = 5.0
 AGAIN_S = 10.0

@@ -254,7 +254,7 @@ def test_who_says_that_a_kernel_fails_is_found_without_reading_other_kernels(
 def test_nobody_is_looked_up_for_whom_a_kernel_failed_that_runs_for_most(
     come: Crowd, db: Connection
 ) -> None:
-    """In months that is many, whose rows are in no memory."""
+    """They become many in months, and their rows are in no memory."""
     compile_row(db, make_candidate(3))
     for network in range(4):
         fail(come(network), db, THIRD)

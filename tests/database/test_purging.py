@@ -156,7 +156,7 @@ def test_a_denial_that_begins_to_hold_for_a_device_is_told_and_is_of_now(
 def test_gateways_of_either_version_hear_of_a_denial_whoever_writes_it(
     db: Connection, owner: Connection
 ) -> None:
-    """Those of 0.1.0 listen to the second channel alone."""
+    """Gateways of 0.1.0 listen to the second channel alone."""
     owner.execute("LISTEN kernelzoo_denied")
     owner.execute("LISTEN kernelzoo_zoo")
     artifact = artifact_of(db, SECOND)

@@ -114,7 +114,7 @@ def test_a_database_that_is_older_is_refused_and_left_as_it_is(postgres: Postgre
 
 
 def test_reports_go_on_while_an_index_of_all_measurements_is_made(postgres: Postgres) -> None:
-    """What is begun before is waited for, and nobody waits for that."""
+    """A report that was begun before is waited for, and nobody waits for that."""
     url = postgres.create_database_before("0063", name="while_reports_come")
     with (
         psycopg.connect(url) as before,
