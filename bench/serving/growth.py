@@ -7,6 +7,8 @@ its ratio is the median of theirs; it says nothing where both times are below `F
 time is that of Python, sockets and turns of the processor. Where the
 larger zoo has more to answer, up to the limit of the list, or more to remove, up to a batch, the
 ratio is that of times for as much: `amount` is how many times as many bytes or rows there were.
+What one connection does, panels and tasks, has its pages of 8 kB counted, too, from memory or not:
+they do not depend on what else the machine does, nor on what is in memory.
 
 What is asked is listed in `PARTS`: a function of a filled zoo each, whose parts have a name, a kind
 and a bound. Add a function there for another kind of question.
@@ -86,10 +88,15 @@ def _row(zoos: Sequence[FilledZoo], parts: Sequence[Part], rounds: int) -> dict[
         f"{zoo.measurements} ms": None if found is None else found.elapsed_ms
         for zoo, found in zip(zoos, medians, strict=True)
     }
+    pages = {
+        f"{zoo.measurements} pages": None if found is None else found.pages
+        for zoo, found in zip(zoos, medians, strict=True)
+    }
     return {
         "kind": parts[0].kind,
         "name": parts[0].what,
         **times,
+        **pages,
         "amount": last.amount / first.amount if first and last and first.amount else None,
         "ratio": _ratio(first, last, zip(asked[0], asked[-1], strict=True))
         if first and last
@@ -136,6 +143,9 @@ def _middle(asked: Sequence[Asked]) -> Asked:
     return Asked(
         elapsed_ms=median(each.elapsed_ms for each in asked),
         amount=median(each.amount for each in asked),
+        pages=median(pages)
+        if (pages := [each.pages for each in asked if each.pages is not None])
+        else None,
     )
 
 

@@ -77,6 +77,7 @@ def _panels(db: Database) -> Iterator[Part]:
                         kind="panel",
                         bound_ms=PANEL_MS,
                         ask=partial(ask, asked.query),
+                        pages=partial(_pages, db),
                     )
 
 
@@ -115,7 +116,13 @@ def _tasks(db: Database, zoo: FilledZoo) -> Iterator[Part]:
         ),
     )
     for what, bound_ms, run in tasks:
-        yield Part(what=what, kind="task", bound_ms=bound_ms, ask=partial(_run, run))
+        yield Part(
+            what=what,
+            kind="task",
+            bound_ms=bound_ms,
+            ask=partial(_run, run),
+            pages=partial(_pages, db),
+        )
 
 
 def _run(task: Callable[[int], object], number: int) -> float:
@@ -123,6 +130,17 @@ def _run(task: Callable[[int], object], number: int) -> float:
     before = _removed()
     task(number)
     return _removed() - before
+
+
+def _pages(db: Database) -> float:
+    """Counts what this connection has read, its triggers and foreign keys too."""
+    db.execute("SELECT pg_stat_force_next_flush()")
+    row = db.execute(
+        "SELECT coalesce(sum(hits + reads), 0) FROM pg_stat_get_backend_io(pg_backend_pid())"
+        " WHERE object = 'relation'"
+    ).fetchone()
+    assert row is not None, "an aggregate is one row"
+    return float(row[0])
 
 
 def _removed() -> float:
