@@ -190,6 +190,16 @@ def serial(var: str, extent: int, body: Block) -> Block:
     return (loop(var, extent, body),)
 
 
+def tiled(var: str, size: int, tile: int, body: Callable[[Affine, int], Block]) -> Block:
+    """Whole tiles of so many of `size` entries one after the other, and behind them what is left.
+
+    `body` is given the first entry of a tile and how many it has.
+    """
+    whole_tiles, left = divmod(size, tile)
+    tiles = serial(var, whole_tiles, body(variable(var) * tile, tile)) if whole_tiles else ()
+    return (*tiles, *(body(constant(whole_tiles * tile), left) if left else ()))
+
+
 def unrolled(var: str, extent: int, *body: Statement) -> Loop:
     return loop(var, extent, body, LoopKind.UNROLLED)
 

@@ -34,8 +34,6 @@ panels, and scores are -∞.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from math import gcd, inf
 
 from kernelzoo.domain.candidate import Candidate
@@ -61,22 +59,6 @@ def lower(candidate: Candidate) -> ScheduledProgram:
     given = attends(candidate.workload)
     nest = _AttentionNest(given, config, parameters_of(candidate.workload))
     return ScheduledProgram(nests=(nest.program(),), options=PassOptions(fma=config.fma))
-
-
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """Panels of `width` columns each, from column `first` on."""
-
-    first: int
-    count: int
-    width: int
-
-
-def _columns(size: int, tile_n: int) -> list[_Columns]:
-    """Whole panels, and what is left."""
-    whole, rest = divmod(size, tile_n)
-    found = [_Columns(0, whole, tile_n), _Columns(whole * tile_n, 1, rest)]
-    return [each for each in found if each.count and each.width]
 
 
 class _AttentionNest:
@@ -144,45 +126,30 @@ class _AttentionNest:
 
     def _packed(self, head: ir.Affine) -> ir.Block:
         given, tile_n = self.given, self.config.tile_n
-        p, row, lane = (ir.variable(name) for name in ("p", "row", "lane"))
-        body: list[ir.Statement] = []
-        for columns in _columns(given.n, tile_n):
-            own = columns.first + p * columns.width + lane
-            value = self._entry(given.keys, given.n, given.head_dim, (head, own, row))
-            copied = ir.serial(
-                "row", given.head_dim, self._row(columns, given.head_dim, self.keys, row, value)
-            )
-            first = columns.first + p * columns.width
-            body += ir.serial("p", columns.count, self._there(first, copied))
-        for columns in _columns(given.width, tile_n):
-            own = columns.first + p * columns.width + lane
-            value = self._entry(given.values, given.n, given.width, (head, row, own))
-            copied = self._row(columns, given.n, self.values, row, value)
-            copied = ir.serial("row", given.n, self._there(row, copied))
-            body += ir.serial("p", columns.count, (*copied, *self._without_values(columns)))
-        return tuple(body)
+        row, lane = ir.variable("row"), ir.variable("lane")
 
-    def _row(
-        self,
-        columns: _Columns,
-        rows: int,
-        buffer: ir.Buffer,
-        row: ir.Affine,
-        value: ir.Expression | float,
-    ) -> ir.Block:
-        """Stores a row of panel `p`."""
-        width = columns.width
-        index = ir.affine(columns.first * rows, p=rows * width, lane=1) + row * width
-        store = buffer.store(index, value)
-        return (ir.loop("lane", width, (store,), ir.LoopKind.VECTOR),)
+        def keys(first: ir.Affine, width: int) -> ir.Block:
+            at = (head, first + lane, row)
+            value = self._entry(given.keys, given.n, given.head_dim, at)
+            copied = _row(self.keys, first * given.head_dim + row * width, width, value)
+            return self._there(first, ir.serial("row", given.head_dim, copied))
 
-    def _without_values(self, columns: _Columns) -> ir.Block:
+        def values(first: ir.Affine, width: int) -> ir.Block:
+            at = (head, row, first + lane)
+            value = self._entry(given.values, given.n, given.width, at)
+            copied = _row(self.values, first * given.n + row * width, width, value)
+            rows = ir.serial("row", given.n, self._there(row, copied))
+            return (*rows, *self._without_values(first, width))
+
+        return (*ir.tiled("p", given.n, tile_n, keys), *ir.tiled("p", given.width, tile_n, values))
+
+    def _without_values(self, first: ir.Affine, width: int) -> ir.Block:
         """Zeros in the rows of a panel that the last step over keys reads beyond them."""
         given, beyond = self.given, self._unroll(self.given.n) - 1
         if not given.spare_keys or not beyond:
             return ()
         row = ir.variable(KEYS) + ir.variable("row")
-        zeros = self._row(columns, given.n, self.values, row, 0.0)
+        zeros = _row(self.values, first * given.n + row * width, width, 0.0)
         return ir.serial("row", beyond, ir.under((row.below(given.n),), zeros))
 
     # Blocks of rows.
@@ -286,40 +253,31 @@ class _AttentionNest:
     ) -> ir.Block:
         """Rows times panels of `size` columns in all: the rows of a block, from row `first` on,
         pass by each panel."""
-        tile_m = self.config.tile_m
-        body: list[ir.Statement] = []
-        for columns in _columns(size, self.config.tile_n):
-            tile = partial(self._tile, columns, k, left, panels, stored)
-            whole, rest = divmod(rows, tile_m)
-            row = ir.affine(m=tile_m)
-            tiles: ir.Block = ()
-            if whole:
-                tiles = ir.serial("m", whole, self._wanted(first + row, tile(row, tile_m)))
-            row = ir.constant(whole * tile_m)
-            left_over = self._wanted(first + row, tile(row, rest)) if rest else ()
-            passed: ir.Block = (*tiles, *left_over)
-            if panels == self.keys:
-                column = ir.affine(columns.first, p=columns.width)
-                passed = self._there(column, passed)
-            body += ir.serial("p", columns.count, passed)
-        return tuple(body)
+
+        def panel(column: ir.Affine, width: int) -> ir.Block:
+            def tile(row: ir.Affine, count: int) -> ir.Block:
+                made = self._tile((row, count), (column, width), k, left, panels, stored)
+                return self._wanted(first + row, made)
+
+            passed = ir.tiled("m", rows, self.config.tile_m, tile)
+            return self._there(column, passed) if panels == self.keys else passed
+
+        return ir.tiled("p", size, self.config.tile_n, panel)
 
     def _tile(
         self,
-        columns: _Columns,
+        rows: tuple[ir.Affine, int],
+        columns: tuple[ir.Affine, int],
         k: int,
         left: Callable[[ir.Affine], ir.Load],
         panels: ir.Buffer,
         stored: Callable[[ir.Affine, ir.Affine, ir.Expression], ir.Store],
-        first: ir.Affine,
-        rows: int,
     ) -> ir.Block:
-        width, unroll_k = columns.width, self._unroll(k)
-        sums = TileSums(rows, width, "t", "lane")
-        row = first + ir.variable("t")
-        terms = {"p": k * width, "k1": unroll_k * width, "k0": width, "lane": 1}
-        right = panels[ir.Affine.of(columns.first * k, terms)]
-        column = ir.affine(columns.first, p=width, lane=1)
+        """`rows` and `columns` are the first, and how many there are."""
+        (first, count), (panel, width), unroll_k = rows, columns, self._unroll(k)
+        sums = TileSums(count, width, "t", "lane")
+        row, column = first + ir.variable("t"), panel + ir.variable("lane")
+        right = panels[panel * k + ir.affine(k1=unroll_k * width, k0=width, lane=1)]
         product = sums.add(unroll_k, left(row) * right)
         if panels == self.values:
             product = self._there(ir.affine(k1=unroll_k), product)
@@ -393,3 +351,9 @@ class _AttentionNest:
         key = ir.variable(KEYS) + ir.variable("key")
         store = self.scores.store(ir.affine(row=n) + key, ir.number(-inf))
         return ir.serial("key", beyond, ir.under((key.below(n),), (store,)))
+
+
+def _row(buffer: ir.Buffer, at: ir.Affine, width: int, value: ir.Expression | float) -> ir.Block:
+    """Stores a row of a panel."""
+    store = buffer.store(at + ir.variable("lane"), value)
+    return (ir.loop("lane", width, (store,), ir.LoopKind.VECTOR),)

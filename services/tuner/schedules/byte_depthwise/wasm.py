@@ -32,6 +32,7 @@ What it makes of depthwise_conv2d_u8i8q:f32:b1h6w8c16kh3kw3stride1pad1 with tile
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
@@ -204,16 +205,11 @@ class _ByteDepthwiseNest:
     # Steps 3 and 4: tiles of pixels.
 
     def _rows(self, image: ir.Affine, block: ir.Affine, group: ir.Affine) -> ir.Block:
-        e, tile = self.extent, self.config.tile_x
+        e = self.extent
         y = ir.variable("y") if self.config.rows > 1 else ir.ZERO
         row = image * e["y"] + group * self.config.rows + y
-        tiles, rest = divmod(e["x"], tile)
-        first = ir.affine(x1=tile) if tiles > 1 else ir.ZERO
-        body = ir.serial("x1", tiles, self._tile(row, block, y, first, tile)) if tiles else ()
-        if rest:
-            last = ir.constant(tiles * tile)
-            body = (*body, *self._tile(row, block, y, last, rest))
-        return ir.serial("y", self.config.rows, body)
+        tile = partial(self._tile, row, block, y)
+        return ir.serial("y", self.config.rows, ir.tiled("x1", e["x"], self.config.tile_x, tile))
 
     def _tile(
         self, row: ir.Affine, block: ir.Affine, y: ir.Affine, first: ir.Affine, pixels: int

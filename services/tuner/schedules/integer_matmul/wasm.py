@@ -39,6 +39,7 @@ What it makes of matmul_u8i8:f32:m8k16n16:constant=b with tiles of 4x8 by column
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import product as product_of
 
 from kernelzoo.domain.candidate import Candidate
@@ -298,23 +299,13 @@ class _IntegerMatmulNest:
 
     def _panel(self, panel: ir.Affine, columns: int, rows: int) -> ir.Block:
         config = self.config
-        tiles, rest = divmod(rows, config.tile_m)
         body: ir.Block = ()
         if not config.packed:
             b = self.b
             body = _copied(self.product, b, self._panels, config.tile_n, panel, ir.ZERO)
         if self._is_moved or config.prepared:
             body = (*body, *self._prepared_panel(panel, columns))
-        if tiles:
-            first = ir.affine(m=config.tile_m) if tiles > 1 else ir.ZERO
-            body = (
-                *body,
-                *ir.serial("m", tiles, self._tile(panel, columns, first, config.tile_m)),
-            )
-        if rest:
-            first = ir.constant(tiles * config.tile_m)
-            body = (*body, *self._tile(panel, columns, first, rest))
-        return body
+        return (*body, *ir.tiled("m", rows, config.tile_m, partial(self._tile, panel, columns)))
 
     def _tile(self, panel: ir.Affine, columns: int, first: ir.Affine, rows: int) -> ir.Block:
         product, config = self.product, self.config

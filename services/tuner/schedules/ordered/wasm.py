@@ -141,12 +141,7 @@ def _scanned_row(scan: Scan, x: ir.Buffer, output: ir.Buffer, row: ir.Affine) ->
             before.store(0, ir.Binary(op=op, left=value(before), right=value(held))),
         )
 
-    blocks, left = divmod(scan.extent, size)
-    body = (
-        before.store(0, neutral),
-        *_serial("block", blocks, *block(ir.variable("block") * size, size)),
-        *(block(ir.constant(blocks * size), left) if left else ()),
-    )
+    body = (before.store(0, neutral), *ir.tiled("block", scan.extent, size, block))
     return ir.allocated((before, held), body)
 
 

@@ -106,10 +106,7 @@ class _QuantisedMatmulNest:
     # Steps 2 and 3: all rows of a pass by a panel.
 
     def rows(self) -> ir.Block:
-        tile_m = self.config.tile_m
-        tiles, rest = divmod(self.product.m, tile_m)
-        body = ir.serial("m", tiles, self.tile(ir.affine(m=tile_m), tile_m))
-        return (*body, *self.tile(ir.constant(tiles * tile_m), rest)) if rest else body
+        return ir.tiled("m", self.product.m, self.config.tile_m, self.tile)
 
     def tile(self, first: ir.Affine, rows: int) -> ir.Block:
         product, unroll_k = self.product, self.config.unroll_k
