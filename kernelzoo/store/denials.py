@@ -289,25 +289,36 @@ def device_voices(
                 WHERE d.denied AND NOT d.operated
                   AND d.device_id = device_id_of(%(class)s)
                   AND d.artifact_sha256 = ANY (%(sha256s)s)
-            ), agents AS (
-                SELECT DISTINCT ON (u.sha256, u.device_class, i.id)
-                       u.sha256, u.device_class, u.device_wide,
-                       CASE WHEN i.operated THEN '' ELSE i.network END AS network,
-                       CASE WHEN m.outcome = 'ok' THEN '' ELSE m.outcome END AS stage,
-                       i.created_at AS since
+            ), tries AS MATERIALIZED (
+                -- What each last saw, before anything is looked up of whom it is of.
+                SELECT DISTINCT ON (u.sha256, u.device_class, k.device_class, m.identity_id)
+                       u.sha256, u.device_class, u.device_wide, k.device_class AS on_class,
+                       m.identity_id, m.outcome, m.created_at
                 FROM counted u
                 JOIN candidate c ON c.artifact_sha256 = u.sha256
                 JOIN device_class k ON k.device_id = device_id_of(%(class)s)
                 CROSS JOIN LATERAL tried(c.candidate_id, k.device_class) m
-                JOIN identity i ON i.id = m.identity_id
-                JOIN lease l ON l.id = m.lease_id
-                JOIN agent_session s ON s.id = l.session_id
-                 AND is_trusted(%(trust)s, i.operated, s.application_id)
+                WHERE is_trusted(%(trust)s, false, NULL)
+                   OR EXISTS (
+                    SELECT FROM lease l JOIN agent_session s ON s.id = l.session_id
+                    JOIN identity i ON i.id = l.identity_id
+                    WHERE l.id = m.lease_id
+                      AND is_trusted(%(trust)s, i.operated, s.application_id))
+                ORDER BY u.sha256, u.device_class, k.device_class, m.identity_id,
+                         m.created_at DESC
+            ), agents AS (
+                SELECT DISTINCT ON (t.sha256, t.device_class, i.id)
+                       t.sha256, t.device_class, t.device_wide,
+                       CASE WHEN i.operated THEN '' ELSE i.network END AS network,
+                       CASE WHEN t.outcome = 'ok' THEN '' ELSE t.outcome END AS stage,
+                       i.created_at AS since
+                FROM tries t
+                JOIN identity i ON i.id = t.identity_id
                 WHERE (i.operated OR i.valid_in_row > 0)
                   AND EXISTS (SELECT FROM measurement w
-                              WHERE w.identity_id = i.id AND w.device_class = k.device_class
+                              WHERE w.identity_id = i.id AND w.device_class = t.on_class
                                 AND w.outcome = 'ok' AND w.verdict = 'verified')
-                ORDER BY u.sha256, u.device_class, i.id, m.created_at DESC
+                ORDER BY t.sha256, t.device_class, i.id, t.created_at DESC
             ), pages AS (
                 SELECT u.sha256, u.device_class, u.device_wide, f.network, f.stage,
                        f.reported_at AS since
