@@ -22,7 +22,7 @@ ones. `parsing.parsed` reads it again.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import prod
+from math import copysign, prod
 from typing import Any
 
 from kernelzoo.domain.dtype import DType
@@ -173,7 +173,18 @@ class Integer(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Real(Expression):
+    """A number of f32. 0 and -0 are two, as quotients by them are."""
+
     value: float
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Real):
+            return NotImplemented
+        own, others = self.value, other.value
+        return (own, copysign(1, own)) == (others, copysign(1, others))
+
+    def __hash__(self) -> int:
+        return hash(self.value)
 
     def __str__(self) -> str:
         return repr(self.value)

@@ -70,8 +70,8 @@ def _product(left: Node, right: Node) -> Node:
 
 
 def _quotient(left: Node, right: Node) -> Node:
-    """TVM takes 0 / x for 0, which it is not where x is 0 or NaN."""
-    if _is_real(left) and _is_zero(left):
+    """TVM takes 0 / x for 0, which it is not where x is 0 or NaN, and refuses x / 0."""
+    if _is_real(left) and (_is_zero(left) or _is_zero(right)):
         return _external(nodes.BinaryOp.DIV, left, right)
     return left / right
 

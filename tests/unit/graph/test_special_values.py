@@ -147,3 +147,28 @@ def test_an_operation_is_right_at_special_values(number: int, outputs: Outputs) 
         wanted = oracle(LEFT.astype(np.float64), RIGHT.astype(np.float64)).astype(np.float32)
     for how, made in outputs.items():
         assert not faults(how, made[f"binary{number}"], wanted, LEFT, RIGHT), how
+
+
+@pytest.mark.parametrize("target", list(TargetKind))
+def test_a_quotient_by_a_constant_zero_has_the_sign_of_both(
+    target: TargetKind, tmp_path: Path
+) -> None:
+    """One process makes the kernels of both constants, which Python takes to be equal."""
+    text = (
+        f"g (float[{X.size}] x, float[2, 2] a) => (float[{X.size}] over_zero,"
+        f" float[{X.size}] over_less, float[2, 2] product)"
+        "<float zero = {0.0}, float less = {-0.0}> {"
+        " over_zero = Div (x, zero)\n over_less = Div (x, less)\n"
+        " p = MatMul (a, a)\n product = Div (p, less) }"
+    )
+    graph = import_model(written(tmp_path, parsed(text, 18)), {})
+    feeds = {"x": X, "a": np.array([[1, 0], [0, -1]], np.float32)}
+    with np.errstate(all="ignore"):
+        wanted = {
+            "over_zero": X / np.float32(0),
+            "over_less": X / np.float32(-0.0),
+            "product": np.array([[-inf, nan], [nan, -inf]], np.float32),
+        }
+    for made in (evaluate(graph, feeds), outputs_on(target, graph, feeds, tmp_path)):
+        for name, values in wanted.items():
+            np.testing.assert_array_equal(made[name], values, err_msg=name)

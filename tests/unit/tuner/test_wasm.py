@@ -163,5 +163,11 @@ def test_local_set_followed_by_local_get_becomes_local_tee() -> None:
     ]
 
 
+def test_a_constant_keeps_the_sign_of_zero() -> None:
+    for zero in (0.0, -0.0):
+        assert f32_const(zero).encoding.endswith(struct.pack("<f", zero))
+        assert vector_const(zero).encoding.endswith(struct.pack("<4f", *(zero,) * 4))
+
+
 def test_a_vector_constant_is_four_floats() -> None:
     assert vector_const(0.1).encoding.endswith(struct.pack("<4f", 0.1, 0.1, 0.1, 0.1))

@@ -274,12 +274,10 @@ def i32_const(value: int) -> Instruction:
     return _make("i32.const", Immediate.I32, (value,), signed_leb128(value))
 
 
-@lru_cache(maxsize=256)
 def f32_const(value: float) -> Instruction:
     return _make("f32.const", Immediate.F32, (value,), pack("<f", value))
 
 
-@lru_cache(maxsize=256)
 def vector_const(value: float) -> Instruction:
     """Puts one f32 into all four lanes."""
     return _make("v128.const", Immediate.VECTOR, (value,), pack("<4f", *(value,) * 4))

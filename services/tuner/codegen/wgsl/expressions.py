@@ -7,7 +7,7 @@ A comparison is a bool in a condition, and the loop IR's number anywhere else: 1
 """
 
 from collections.abc import Callable
-from math import isfinite
+from math import copysign, isfinite
 from struct import pack
 
 from kernelzoo.domain.dtype import DType
@@ -110,6 +110,7 @@ class Expressions:
         self.needs: set[str] = set()
         self.extremes: dict[str, tuple[BinaryOp, int]] = {}
         self.exponentials: dict[str, int] = {}
+        self.quotients_by_zero: dict[str, int] = {}
         self._texts: dict[int, str] = {}
         self._alive: list[Expression] = []
         self._writers: dict[type[Expression], Callable[..., str]] = {
@@ -192,6 +193,10 @@ class Expressions:
         if op in _SHIFTS:
             return self._shift(node)
         left, right = self.text(node.left), self.text(node.right)
+        match node.right:
+            case Const(value=0, dtype=DType.F32) as zero if op is BinaryOp.DIV:
+                name = self._quotient_by_zero(lanes_of(node))
+                return f"{name}({left}, {int(copysign(1, zero.value) < 0)}u)"
         if op in _INFIX:
             return f"({left} {_INFIX[op]} {right})"
         if op in (BinaryOp.MIN, BinaryOp.MAX):
@@ -221,6 +226,12 @@ class Expressions:
         """The name of the function of an exponential that is NaN where its argument is."""
         name = self._indices.names.of("function", f"exp_of_{lanes}" if lanes > 1 else "exp_of")
         self.exponentials[name] = lanes
+        return name
+
+    def _quotient_by_zero(self, lanes: int) -> str:
+        """The name of the function of a quotient by 0, or by -0 where it is told 1."""
+        name = self._indices.names.of("function", f"by_zero_of_{lanes}" if lanes > 1 else "by_zero")
+        self.quotients_by_zero[name] = lanes
         return name
 
     def _shift(self, node: Binary) -> str:
@@ -330,6 +341,18 @@ def write_exponential_function(writer: Writer, name: str, lanes: int) -> None:
     with writer.block(f"fn {name}(x: {held}) -> {held}"):
         _write_nan_test(writer, "x", lanes)
         writer.line("return select(exp(x), x, no_x);")
+
+
+def write_quotient_by_zero(writer: Writer, name: str, lanes: int) -> None:
+    """A driver that knows the divisor may take the quotient for any number, so its bits are made:
+    infinity with the sign of both, and NaN for 0 and NaN."""
+    held, words = type_text(DType.F32, lanes), f"vec{lanes}<u32>" if lanes > 1 else "u32"
+    with writer.block(f"fn {name}(x: {held}, sign: u32) -> {held}"):
+        writer.line(f"let bits = bitcast<{words}>(x) ^ {words}(sign << 31u);")
+        writer.line(f"let infinite = (bits & {words}(0x80000000u)) | {words}(0x7f800000u);")
+        writer.line(f"let size = bits & {words}(0x7fffffffu);")
+        writer.line(f"let has_sign = size - {words}(1u) < {words}(0x7f800000u);")
+        writer.line(f"return bitcast<{held}>(select({words}(0x7fc00000u), infinite, has_sign));")
 
 
 def _write_nan_test(writer: Writer, value: str, lanes: int) -> None:

@@ -15,6 +15,7 @@ from services.tuner.codegen.wgsl.expressions import (
     Expressions,
     write_exponential_function,
     write_extreme_function,
+    write_quotient_by_zero,
     write_reduction_function,
 )
 from services.tuner.codegen.wgsl.f16_storage import ENABLE as ENABLE_F16
@@ -90,6 +91,8 @@ def print_module(
         write_extreme_function(writer, name, op, lanes)
     for name, lanes in {k: v for each in bodies for k, v in each.exponentials.items()}.items():
         write_exponential_function(writer, name, lanes)
+    for name, lanes in {k: v for each in bodies for k, v in each.quotients_by_zero.items()}.items():
+        write_quotient_by_zero(writer, name, lanes)
     enabled = ENABLE if any(own.reductions for own in uses) else ""
     if _f16_functions(writer, memory, buffers) and f16_storage is F16Storage.NATIVE:
         enabled = ENABLE_F16 + enabled
