@@ -205,6 +205,7 @@ def test_what_does_not_fit_is_refused_with_what_to_do(page: Page, host: Host) ->
         "run: Input ids (int64) takes whole numbers from -2147483648",
         "run: Input x takes float32: give a Float32Array",
         "run: sinal is not known to model.run; signal may be meant",
+        *["run: into is to be an object of outputs of an earlier run"] * 5,
         "run: run is not known to model.profile; runs may be meant",
         "manifest: ",
         "memory: small takes",

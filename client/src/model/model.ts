@@ -98,6 +98,11 @@ async function refusal(thrown: unknown): Promise<unknown> {
 const MOST_COPIED_BYTES = 8 * 2 ** 20;
 
 /** The time of a run, by that of its last call; no number where calls tell none. */
+/** Returns whether the option `into` is left out, or an object of typed arrays. */
+const areArrays = (into: unknown): boolean =>
+  into === undefined ||
+  (typeof into === "object" && into !== null && Object.values(into).every(ArrayBuffer.isView));
+
 function elapsedMs({ times }: Ran): number {
   const [startMs = Number.NaN, callMs = 0] = times.slice(-3);
   return startMs + callMs;
@@ -245,7 +250,8 @@ export class Model<Types extends ModelTypes = AnyModel> {
     try {
       for (const name in options) {
         const isSignal = typeof (options.signal ?? { aborted: false }).aborted === "boolean";
-        if (name === "signal" ? !isSignal : name !== "into") throw new Misfit("option", { name });
+        const fits = name === "signal" ? isSignal : name === "into" && areArrays(options.into);
+        if (!fits) throw new Misfit("option", { name });
       }
       last = storedFeeds(inputs, feeds, spare, host.shares);
     } catch (thrown) {

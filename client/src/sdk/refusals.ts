@@ -27,6 +27,7 @@ const EXPECTED: Readonly<Record<string, string>> = {
   device: "a GPUDevice",
   deviceClass: "a class such as zoo.deviceClass tells, 0123456789abcdef:r3-01:wasm+simd128",
   dimensions: "an object of numbers by the names of dimensions, such as { sequence: 128 }",
+  into: "an object of outputs of an earlier run, typed arrays by their names",
   maxAgeMs: `${MILLISECONDS}, 0 or more`,
   memoryBytes: "a number of bytes, 1 or more",
   onProgress: "a function",

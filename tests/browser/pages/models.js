@@ -96,6 +96,8 @@ export async function refuse(feeds) {
   ])
     all.push(await refusal(() => model.run(wrong)));
   all.push(await refusal(() => model.run({ ids, x }, { sinal: undefined })));
+  for (const into of [null, 7, "y", x, { y: x }])
+    all.push(await refusal(() => model.run({ ids, x }, { into })));
   all.push(await refusal(() => model.profile({ run: 2 })));
   await model.dispose();
   all.push(await refusal(() => open().then((zoo) => zoo.model(`${host}/none.json`))));
