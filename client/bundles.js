@@ -2,7 +2,7 @@
 import { resolve } from "node:path";
 import { rolldown } from "rolldown";
 import { minify } from "terser";
-import { inlineWorker, TERSER } from "./inline-worker.js";
+import { inlineWorker, TERSER, TRANSFORM } from "./inline-worker.js";
 
 /** Terser makes 5 percent less of a file than Rolldown does. @type {import("rolldown").Plugin} */
 const terser = {
@@ -52,6 +52,7 @@ async function bundled(input, options, plugins = [], external = []) {
     input,
     external,
     plugins: [inlineWorker, terser, ...plugins],
+    transform: TRANSFORM,
     // A chunk imports what it shares with the entry from there: one file is all that a page loads.
     preserveEntrySignatures: "allow-extension",
   });

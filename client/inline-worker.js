@@ -37,12 +37,22 @@ const COMPRESS = { passes: 4, pure_getters: true, unsafe_arrows: true };
 /** @type {import("terser").MinifyOptions} */
 export const TERSER = { module: true, ecma: 2020, compress: COMPRESS };
 
+/**
+ * A field that its constructor sets is declared for TypeScript alone, and no class of ours sets a field
+ * of the one that it extends.
+ * @type {NonNullable<import("rolldown").InputOptions["transform"]>}
+ */
+export const TRANSFORM = {
+  assumptions: { setPublicClassFields: true },
+  typescript: { removeClassFieldsWithoutInitializer: true },
+};
+
 /** Texts of workers by their files: several bundles of a build carry the same. @type {Map<string, Promise<string>>} */
 const texts = new Map();
 
 /** @param {string} file */
 async function bundledText(file) {
-  const bundle = await rolldown({ input: file, plugins: [inlineWorker] });
+  const bundle = await rolldown({ input: file, plugins: [inlineWorker], transform: TRANSFORM });
   const { output } = await bundle.generate({ format: "iife", minify: true, comments: false });
   const { code = "" } = await minify(output[0].code, TERSER);
   return code;
@@ -156,6 +166,7 @@ async function bundledParts(folder) {
   const bundle = await rolldown({
     input: ALL,
     plugins: [together(workers), inlineWorker, atOnce, parts.plugin],
+    transform: TRANSFORM,
     preserveEntrySignatures: false,
   });
   const { output } = await bundle.generate({
