@@ -52,7 +52,9 @@ function place(arena: Arena, { tensors, base, advanced }: TrialRequest) {
   const plan = planMemory({ tensors, scratch_bytes: each * threads });
   const block = arena.allocate(plan.totalBytes);
   const { start } = block;
-  const views = plan.regions.map(({ offset, elements }) => arena.floats(start + offset, elements));
+  const views = plan.regions.map(
+    ({ offset, elements }) => new Float32Array(arena.memory.buffer, start + offset, elements),
+  );
   for (const [i, view] of views.slice(0, -1).entries()) fillSeeded(view, 1, i);
   const words = (point: PointRequest, thread: number): readonly number[] =>
     addresses(point, { ...plan, scratchOffset: plan.scratchOffset + thread * each }, start);

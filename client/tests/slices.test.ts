@@ -1,7 +1,7 @@
 /** Blocks of prompts in parts that a weak GPU takes. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { callsAtOnce } from "../src/language/webgpu/block-slices.js";
+import { callsAtOnce } from "../src/language/webgpu/decoder.js";
 
 test("a block is one submission unless it would take a weak GPU too long", () => {
   assert.equal(callsAtOnce(8, 2, 200), 200);

@@ -50,7 +50,9 @@ function bound(pool: ThreadPool, arena: Arena, name: Tiny, elements: number, val
   const kernel = tinyKernel(name, elements);
   const plan = planMemory(kernel);
   const { start } = arena.allocate(plan.totalBytes);
-  const [a, b, c] = plan.regions.map(({ offset }) => arena.floats(start + offset, elements));
+  const [a, b, c] = plan.regions.map(
+    ({ offset }) => new Float32Array(arena.memory.buffer, start + offset, elements),
+  );
   assert.ok(a && b && c);
   for (const [i, view] of [a, b].entries()) view.fill(value + i);
   const module = new WebAssembly.Module(bytesOf(name));

@@ -47,12 +47,15 @@ let sent: SentLog = NOTHING_SENT;
 let pausedBy: Pause | null = null;
 let _drawing: ReturnType<typeof setTimeout> | null = null;
 
-const reasons = pauses(() => {
+const reasons = pauses(tellPause);
+
+/** Tells the worker whether to pause, and for which reason, unless it was told that last. */
+function tellPause(): void {
   const main = mainPause(reasons.because);
   if (main === pausedBy) return;
   pausedBy = main;
   post(main === null ? { type: "resume" } : { type: "pause", why: main });
-});
+}
 
 function post(message: ToWorker): void {
   worker?.postMessage(message);
@@ -189,9 +192,7 @@ function start(): void {
   pausedBy = null;
   reasons.set("budget", lending.allowed.leftMs <= 0);
   reasons.set("hidden", document.hidden);
-  const main = mainPause(reasons.because);
-  if (main !== null && pausedBy !== main) post({ type: "pause", why: main });
-  pausedBy = main;
+  tellPause();
 }
 
 /** Starts for a driver, whose owner has agreed to everything. */

@@ -4,9 +4,8 @@
 import { DeviceOwner } from "../backend/webgpu/device.js";
 import { compileOneByOne } from "../backend/webgpu/pipeline-queue.js";
 import { readGpuProfile } from "../device/gpu-profile.js";
-import { readLevels } from "../device/levels.js";
 import type { Notebook } from "../device/notebook.js";
-import { type DeviceProfile, peakOf } from "../device/profile.js";
+import { type DeviceProfile, noted, peakOf, probeKey } from "../device/profile.js";
 import { KernelZooError } from "../engine/error.js";
 import type { Failures } from "../gateway/failures.js";
 import type { Instrument, ReferenceFailed } from "../measurer/instrument.js";
@@ -15,8 +14,9 @@ import type { Pacing } from "../measurer/measurement.js";
 import type { WithTurn } from "../measurer/turns.js";
 import { wasmInstrument } from "../measurer/wasm/instrument.js";
 import { gpuInstrument } from "../measurer/webgpu/instrument.js";
-import { quarterOctave } from "../probe/levels.js";
-import type { MeasuredTarget, SessionRequest } from "../wire/types.js";
+import { levelsOf, quarterOctave, WORKING_SETS } from "../probe/levels.js";
+import { measureLines } from "../probe/probe.js";
+import type { MeasuredTarget, ProbeLevels, SessionRequest } from "../wire/types.js";
 
 /** Noted when a driver did not end a pipeline: the next page compiles one at a time. */
 const CAREFUL = "one-by-one";
@@ -54,12 +54,28 @@ export const referenceFailedOn =
   ({ workload, reference }, thrown) =>
     failures.note({ workload, device_class: deviceClass, artifact: reference.sha256 }, thrown);
 
+/**
+ * Measures what this device's memory gives: 100 ms once per engine version, then noted. Null where the
+ * measurement was too disturbed to tell.
+ */
+async function readLevels({
+  notebook,
+  profile: { engine, peaks },
+  withTurn,
+}: Environment): Promise<ProbeLevels | null> {
+  const measure = async (): Promise<ProbeLevels | null> => {
+    const { rates, settled } = await withTurn(() => measureLines(WORKING_SETS));
+    return settled ? levelsOf(peaks, rates) : null;
+  };
+  return noted(notebook, `levels:${probeKey(engine)}`, measure, (levels) => levels !== null);
+}
+
 /** Rejects with KernelZooError (profile) where there is no SIMD, which every kernel uses. */
 async function wasmMeasurer(around: Environment): Promise<Measurer> {
-  const { origin, signal, notebook, withTurn, pacing, profile, stepMs, isolated } = around;
+  const { origin, signal, pacing, profile, stepMs, isolated } = around;
   if (!profile.wasmFeatures.includes("simd128")) throw new KernelZooError("profile", NO_SIMD);
   // Without isolation the clock is too coarse to measure levels.
-  const probe = isolated ? await readLevels(notebook, profile, withTurn) : null;
+  const probe = isolated ? await readLevels(around) : null;
   const peakGflops = peakOf(profile.peaks);
   return {
     request: {

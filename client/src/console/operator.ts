@@ -1,21 +1,17 @@
 /** The operator's key in the console, and what is kept back without it. */
 import { element } from "../page/elements.js";
+import { field, input } from "./pieces.js";
 import { keepOperatorKey, operatorKey } from "./request.js";
 
 /** The form for the operator's key; an empty one removes it. */
 export function keyForm(action: string): HTMLFormElement {
-  const input = element("input", "");
-  input.type = "password";
-  input.id = "operator-key";
-  input.autocomplete = "off";
-  input.value = operatorKey();
-  const label = element("label", "", "Operator's key");
-  label.htmlFor = input.id;
+  const key = input("operator-key", "password");
+  key.value = operatorKey();
   const button = element("button", "plain", action);
-  const form = element("form", "fields", element("div", "field", label, input), button);
+  const form = element("form", "fields", field("Operator's key", key), button);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    keepOperatorKey(input.value.trim());
+    keepOperatorKey(key.value.trim());
     dispatchEvent(new HashChangeEvent("hashchange"));
   });
   return form;

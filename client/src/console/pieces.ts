@@ -67,6 +67,26 @@ export function link(href: string, ...children: readonly Cell[]): HTMLElement {
 
 export const code = (text: string): HTMLElement => element("code", "", text);
 
+/** An input of a form, which no browser fills in unless told. */
+export function input(id: string, type: string): HTMLInputElement {
+  const made = element("input", "");
+  made.id = id;
+  made.type = type;
+  made.autocomplete = "off";
+  return made;
+}
+
+/** An input, or another control, under its title. */
+export function field(
+  title: string,
+  control: HTMLInputElement | HTMLSelectElement,
+  look = "field",
+): HTMLElement {
+  const label = element("label", "", title);
+  label.htmlFor = control.id;
+  return element("div", look, label, control);
+}
+
 /** Says what is missing, and the command that changes it. */
 export const empty = (text: string, ...remedy: readonly Cell[]): HTMLElement =>
   element("p", "quiet", `${text} `, ...remedy);

@@ -1,20 +1,21 @@
 /** A form that has a workload tuned: with the operator's key, which the tab keeps. */
 import { element } from "../page/elements.js";
 import type { Job } from "../wire/types.js";
-import { code, link } from "./pieces.js";
+import { code, field, input, link } from "./pieces.js";
 import { keepOperatorKey, operatorKey, post } from "./request.js";
 import { address } from "./route.js";
 
 const TARGETS = ["wasm", "webgpu"] as const;
 
 export function registerForm(): HTMLElement {
-  const workload = input("register-workload", "text", "matmul:f32:m384k768n768");
+  const workload = input("register-workload", "text");
+  workload.placeholder = "matmul:f32:m384k768n768";
   workload.required = true;
   workload.maxLength = 128;
   const target = element("select", "");
   target.id = "register-target";
   target.append(...TARGETS.map((target) => new Option(target, target)));
-  const key = input("register-key", "password", "");
+  const key = input("register-key", "password");
   key.required = true;
   key.value = operatorKey();
   const button = element("button", "", "Tune");
@@ -64,19 +65,4 @@ async function register(workload: string, target: string): Promise<readonly (Nod
   }
   const { job } = answer.value;
   return ["It is ", link(address("tuning", [String(job)]), `job ${job}`), "."];
-}
-
-function input(id: string, type: string, hint: string): HTMLInputElement {
-  const input = element("input", "");
-  input.id = id;
-  input.type = type;
-  input.placeholder = hint;
-  input.autocomplete = "off";
-  return input;
-}
-
-function field(title: string, control: HTMLElement): HTMLElement {
-  const label = element("label", "", title);
-  label.htmlFor = control.id;
-  return element("div", "field", label, control);
 }

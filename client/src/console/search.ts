@@ -1,18 +1,16 @@
 /** The fields that narrow a list or a map: what they hold is part of the address. */
 import { element } from "../page/elements.js";
+import { field, input } from "./pieces.js";
 import { address, type Route, type ViewName } from "./route.js";
 
-function field(name: string, title: string, hint: string, value: string): HTMLElement {
-  const input = element("input", "");
-  input.type = "search";
-  input.name = name;
-  input.id = `search-${name}`;
-  input.maxLength = 128;
-  input.placeholder = hint;
-  input.value = value;
-  const label = element("label", "", title);
-  label.htmlFor = input.id;
-  return element("div", "field", label, input);
+function words(name: string, title: string, hint: string, value: string): HTMLElement {
+  const sought = input(`search-${name}`, "search");
+  sought.name = name;
+  sought.autocomplete = "on";
+  sought.maxLength = 128;
+  sought.placeholder = hint;
+  sought.value = value;
+  return field(title, sought);
 }
 
 /** One of a few values, or any. */
@@ -29,9 +27,7 @@ function choice({ name, title, choices }: Filter, value: string): HTMLElement {
   select.append(new Option("any", ""), ...choices.map((choice) => new Option(choice, choice)));
   select.value = choices.includes(value) ? value : "";
   select.addEventListener("change", () => select.form?.requestSubmit());
-  const label = element("label", "", title);
-  label.htmlFor = select.id;
-  return element("div", "field short", label, select);
+  return field(title, select, "field short");
 }
 
 const TEXTS = ["workload", "device"] as const;
@@ -50,8 +46,8 @@ export function searchForm(
   const form = element(
     "form",
     "fields",
-    field("workload", "Workload", "matmul", query.workload ?? ""),
-    field("device", "Device", "x86, apple, a class …", query.device ?? ""),
+    words("workload", "Workload", "matmul", query.workload ?? ""),
+    words("device", "Device", "x86, apple, a class …", query.device ?? ""),
     ...filters.map((filter) => choice(filter, query[filter.name] ?? "")),
     button,
   );

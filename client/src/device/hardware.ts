@@ -3,6 +3,7 @@
  */
 import { requestAdapter } from "../backend/webgpu/device.js";
 import { sha256Hex } from "../engine/sha256.js";
+import { after } from "../timing/clock.js";
 import type { MeasuredTarget } from "../wire/types.js";
 
 /** Browser engine, recorded beside a measurement and never part of the device id. */
@@ -92,8 +93,7 @@ const LATE = Symbol("late");
 
 /** `promise`, `fallback` when it fails, or `LATE` when it takes longer than `limitMs`. */
 async function within<T>(promise: Promise<T>, limitMs: number, fallback: T) {
-  const late = new Promise<typeof LATE>((resolve) => setTimeout(resolve, limitMs, LATE));
-  return Promise.race([promise.catch(() => fallback), late]);
+  return Promise.race([promise.catch(() => fallback), after<typeof LATE>(limitMs, LATE)]);
 }
 
 /** Asks the browser for its hardware; never fails, and takes at most `limitMs`. */

@@ -82,10 +82,6 @@ export class Arena {
     this.#taken = this.#taken.filter((other) => other !== block);
   }
 
-  floats(start: number, length: number): Float32Array {
-    return new Float32Array(this.memory.buffer, start, length);
-  }
-
   view(start: number, { dtype }: Pick<TensorWire, "dtype">, length: number): TensorView {
     return viewOf(this.memory.buffer, dtype, start, length);
   }

@@ -16,7 +16,7 @@ const bytesOf = async (response: Response): Promise<Bytes> =>
  */
 export async function fetchArtifact(
   origin: URL,
-  artifact: ArtifactWire,
+  artifact: Pick<ArtifactWire, "sha256" | "url">,
   signal?: AbortSignal,
 ): Promise<Bytes> {
   // Relative, so that a bundle may lie in any folder.
@@ -30,3 +30,7 @@ export async function fetchArtifact(
   }
   return bytes;
 }
+
+/** Fetches an artifact that is text: WGSL, or a module of JavaScript. Throws as `fetchArtifact`. */
+export const fetchText = async (...asked: Parameters<typeof fetchArtifact>): Promise<string> =>
+  new TextDecoder().decode(await fetchArtifact(...asked));

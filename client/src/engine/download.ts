@@ -1,6 +1,6 @@
 /** Downloads one file, with a sentence for what goes wrong. */
 import { gaveUp } from "../gateway/deadline.js";
-import { KernelZooError, sentence } from "./error.js";
+import { KernelZooError, unanswered } from "./error.js";
 
 /**
  * Returns what `read` makes of the file at `url`. Throws KernelZooError: network, artifact
@@ -17,7 +17,6 @@ export async function download<T>(
     throw new KernelZooError("artifact", `${url} answered ${response.status}. Reload the page.`);
   } catch (cause) {
     if (cause instanceof KernelZooError || gaveUp(signal)) throw cause;
-    const message = `No answer from ${url.origin} (${sentence(cause)}). Is it running?`;
-    throw new KernelZooError("network", message, cause);
+    throw new KernelZooError("network", unanswered(url, cause), cause);
   }
 }

@@ -28,3 +28,7 @@ export class KernelZooError extends Error {
 export function sentence(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown);
 }
+
+/** One sentence for an address that does not answer. */
+export const unanswered = ({ origin }: URL, thrown: unknown): string =>
+  `No answer from ${origin} (${sentence(thrown)}). Is it running?`;

@@ -1,7 +1,7 @@
 import { download } from "../engine/download.js";
-import { KernelZooError } from "../engine/error.js";
 import { Sha256 } from "../engine/sha256.js";
 import { viewOf } from "../engine/tensors.js";
+import { changedFile } from "../weights/stream.js";
 import { addressOf, type GoldenPart, type PortWire } from "../wire/model-answer.js";
 import type { Stored } from "./golden-tensors.js";
 import type { LoadOrder } from "./messages.js";
@@ -52,10 +52,7 @@ export class GoldenFile {
     const { answer, origin } = this.#order;
     const url = addressOf(answer.golden.url, origin);
     const file = await download(url, (response) => response.blob());
-    if ((await this.#digestOf(file)) !== answer.plan.golden.sha256) {
-      const message = `${url} does not have the SHA-256 that the model says. A proxy may have changed it.`;
-      throw new KernelZooError("artifact", message);
-    }
+    if ((await this.#digestOf(file)) !== answer.plan.golden.sha256) throw changedFile(url);
     this.#file = file;
     return file;
   }

@@ -18,17 +18,36 @@ export const goldenParts = (
     return viewOf(file, dtype, offset, bytes / 4) as Stored;
   });
 
-/**
- * Returns whether no entry, or no more than `off` of them, differs by more than `tolerance` times
- * the largest one that is right.
- */
-export function isNear(right: Stored, output: Stored, tolerance: number, off = 0): boolean {
-  let largest = 0;
-  for (const entry of right) {
-    if (Number.isFinite(entry)) largest = Math.max(largest, Math.abs(entry));
+/** How far entries are from those that are right, which may come in pieces. */
+export class Deviation {
+  #largest = 0;
+  #worst = 0;
+
+  add(right: Stored, output: Stored): void {
+    for (const entry of right) {
+      if (Number.isFinite(entry)) this.#largest = Math.max(this.#largest, Math.abs(entry));
+    }
+    // A difference that is no number is worse than any.
+    const difference = maxDifference(right, output);
+    this.#worst = Math.max(this.#worst, Number.isNaN(difference) ? Infinity : difference);
   }
-  if (maxDifference(right, output) <= tolerance * largest) return true;
-  return off > 0 && countOff(right, output, tolerance * largest) <= off;
+
+  /** The most that an entry may differ: `tolerance` times the largest one that is right. */
+  limit(tolerance: number): number {
+    return tolerance * this.#largest;
+  }
+
+  isWithin(tolerance: number): boolean {
+    return this.#worst <= this.limit(tolerance);
+  }
+}
+
+/** Returns whether no entry, or no more than `off` of them, differs by more than the limit. */
+export function isNear(right: Stored, output: Stored, tolerance: number, off = 0): boolean {
+  const deviation = new Deviation();
+  deviation.add(right, output);
+  if (deviation.isWithin(tolerance)) return true;
+  return off > 0 && countOff(right, output, deviation.limit(tolerance)) <= off;
 }
 
 /** Counts entries that differ by more than `most`, or are no numbers where the right ones are. */

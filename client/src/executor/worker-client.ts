@@ -4,6 +4,7 @@ import source from "../backend/wasm/plain-worker.js?parts";
 import { KernelZooError } from "../engine/error.js";
 import { workerOf } from "../engine/page-worker.js";
 import type { Remote } from "../rpc.js";
+import type { TargetKind } from "../wire/types.js";
 import type { Stored } from "./golden-tensors.js";
 import type {
   Failure,
@@ -49,6 +50,12 @@ export class WorkerFailure extends Error {
   }
 }
 
+/** Returns what a page is told: the failure of a worker is no error of its interface. */
+export const pageError = (thrown: unknown): unknown =>
+  thrown instanceof WorkerFailure
+    ? new KernelZooError(thrown.failure.stage, thrown.message, thrown)
+    : thrown;
+
 interface WaitingAnswer {
   resolve(told: FromRuntime): void;
   reject(reason: unknown): void;
@@ -70,7 +77,7 @@ export function startWorkers(source: string | undefined, may = true) {
     early = null;
   };
   if (early) early.onerror = drop;
-  const next = (other?: string): RuntimeWorker => {
+  const next = (_: TargetKind, other?: string): RuntimeWorker => {
     const worker = ((other ?? source) === source && early) || spawnRuntime(other ?? source);
     if (worker === early) early = null;
     return worker;

@@ -2,6 +2,7 @@
 import type { WasmPorts } from "../backend/wasm/executor.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import { poster, serveMessages } from "../rpc.js";
+import { after } from "../timing/clock.js";
 import type { Preparer } from "../weights/preparer.js";
 import { breathing, unstoppable } from "./event-loop.js";
 import type { Executor } from "./executor.js";
@@ -34,8 +35,6 @@ export interface ServePorts extends WasmPorts, Help {
 const IDLE_MS = 20;
 /** The comparison gives way to runs of the page this often. */
 const MOST_YIELDS = 16;
-
-const sleep = (ms: number): Promise<void> => new Promise((done) => setTimeout(done, ms));
 
 /**
  * Answers messages from now on; `open` loads the model. A run starts when the last one has ended, or
@@ -74,7 +73,7 @@ export function serve(
   const checkWhenIdle = async (served: Executor): Promise<void> => {
     for (let yields = 0; ; yields++) {
       await last;
-      await sleep(IDLE_MS);
+      await after(IDLE_MS);
       const patient = yields < MOST_YIELDS;
       if (waiting > 0 && patient) continue;
       const checked = last.then(() => served.check(ports, () => waiting > 0 && patient));

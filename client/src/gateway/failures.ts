@@ -1,6 +1,7 @@
 /** Kernels that failed in this page, and what the zoo is told of them. */
 import { SharedDeadline } from "../backend/webgpu/deadlines.js";
 import { KernelZooError, type Stage } from "../engine/error.js";
+import { after } from "../timing/clock.js";
 import type { FailureReport, WrongOutputReport } from "../wire/types.js";
 
 /** A kernel as a failure names it. */
@@ -42,7 +43,7 @@ export function postReport(url: URL, report: FailureReport | WrongOutputReport):
   };
   const sendInTurn = async (): Promise<void> => {
     do {
-      await new Promise((resolve) => setTimeout(resolve, nextMs - performance.now()));
+      await after(nextMs - performance.now());
     } while (!(await send()));
   };
   const sendAtOnce = async (): Promise<boolean> => {

@@ -1,7 +1,7 @@
 /**
  * One request: its answer, and how it is repeated while the gateway is unavailable.
  */
-import { sentence } from "../engine/error.js";
+import { unanswered } from "../engine/error.js";
 import { gaveUp } from "./deadline.js";
 
 /** The answer to one request: a value, nothing, or a refusal with its reason. */
@@ -59,8 +59,7 @@ export async function ask<T>(
     return await read(await fetch(url, init), decode);
   } catch (cause) {
     if (gaveUp(init.signal)) throw cause;
-    const detail = `No answer from ${url.origin} (${sentence(cause)}). Is it running?`;
-    return { kind: "unavailable", detail, retryAfterMs: 0 };
+    return { kind: "unavailable", detail: unanswered(url, cause), retryAfterMs: 0 };
   }
 }
 

@@ -1,6 +1,6 @@
 /** A language model that generates tokens, in a worker of its own. */
 import { KernelZooError } from "../engine/error.js";
-import type { Ran, WorkerFailure } from "../executor/worker-client.js";
+import { pageError, type Ran, WorkerFailure } from "../executor/worker-client.js";
 import type { Listeners } from "../model/listeners.js";
 import type { Opened, Opener } from "../model/opener.js";
 import type { Answered } from "../model/request.js";
@@ -118,14 +118,6 @@ const FLIGHTS = 3;
 const FETCH_MS = 8;
 /** Failures of one text after which the model is opened anew. */
 const MOST_FAILURES = 2;
-/**
- * Returns what a page is told of a failure: a worker's, which is no KernelZooError of the page's,
- * becomes one.
- */
-export function toldOf(thrown: unknown): unknown {
-  const failure = (thrown as Partial<WorkerFailure> | undefined)?.failure;
-  return failure ? new KernelZooError(failure.stage, failure.message, thrown) : thrown;
-}
 
 /** Returns how tokens are chosen; an option that is undefined is as good as left out. */
 function samplingOf(options: Partial<Sampling>): Sampling {
@@ -314,7 +306,7 @@ export class LanguageModel {
         }
       }
     } catch (thrown) {
-      throw toldOf(thrown);
+      throw pageError(thrown);
     } finally {
       signal?.removeEventListener("abort", stop);
       ending.abort();
@@ -482,14 +474,13 @@ export class LanguageModel {
    * then without what is to blame. Throws what cannot be mended.
    */
   async #reopened(thrown: unknown, failures: number): Promise<void> {
-    const { failure } = thrown as Partial<WorkerFailure>;
-    if (failure === undefined) throw thrown;
+    if (!(thrown instanceof WorkerFailure)) throw thrown;
     this.#forget();
-    if (failure.fault === null && failures === 0 && this.target === "webgpu") {
+    if (thrown.failure.fault === null && failures === 0 && this.target === "webgpu") {
       this.#opened.session.end(thrown);
       await this.#whole(this.#opener.open());
     } else {
-      await this.#whole(this.#opener.reopen(this.#opened, thrown as WorkerFailure));
+      await this.#whole(this.#opener.reopen(this.#opened, thrown));
     }
   }
 

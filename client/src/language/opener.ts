@@ -1,10 +1,9 @@
 /** Opens language models. Loaded by pages that ask for one. */
 import { KernelZooError } from "../engine/error.js";
-import type { Progress } from "../executor/messages.js";
-import { type RuntimeWorker, spawnRuntime } from "../executor/worker-client.js";
+import { pageError, spawnRuntime } from "../executor/worker-client.js";
 import type { Host } from "../model/host.js";
 import { Listeners } from "../model/listeners.js";
-import { Opener, type Spawn } from "../model/opener.js";
+import { type LoadOptions, Opener, type Spawn } from "../model/opener.js";
 import { type Answered, isFile } from "../model/request.js";
 import type { Bundle } from "../sdk/address.js";
 import { fresh } from "../sdk/manifest.js";
@@ -12,32 +11,19 @@ import type { TuneOptions, TuningEvents } from "../tuning/page-view.js";
 import type { Tuned } from "../tuning/tuner.js";
 import type { MeasuredTarget } from "../wire/types.js";
 import { WORKERS } from "../workers.js";
-import {
-  LanguageModel,
-  type LanguageModel as Model,
-  type Stopping,
-  toldOf,
-} from "./language-model.js";
+import { LanguageModel, type Stopping } from "./language-model.js";
 import type { KeptLanguage } from "./model-cache.js";
 import { measuredTargetOf, Targets } from "./target-choice.js";
 
-export interface LanguageOptions extends Omit<TuneOptions, "runs"> {
+/** Options of `zoo.languageModel`. */
+export interface LanguageOptions extends Omit<TuneOptions, "runs">, LoadOptions {
   /**
    * The tokens that it has room for. Unless told, it begins with the fewest that the zoo has a plan
    * for, and takes a larger plan when a text needs it, as far as the memory allows.
    */
   readonly contextLength?: number;
-  /**
-   * Called with numbers while kernels and weights arrive, and while the model is checked; again when
-   * a larger context is opened.
-   */
-  readonly onProgress?: (progress: Progress) => void;
-  /** Stops the load; it rejects with the signal's reason. */
-  readonly signal?: AbortSignal;
   /** Compares the model with its golden logits at the first load on a device; true unless told. */
   readonly check?: boolean;
-  /** Bytes that all models of the page may take together; half of the device's memory unless told. */
-  readonly memoryBytes?: number;
   /**
    * Keeps the model on the device under this key, with the plans of every context: pages that open it
    * with the key fetch no weights any more, and need no network where they have none. It takes the
@@ -51,7 +37,7 @@ export async function openModel(
   host: Host,
   name: string,
   options: LanguageOptions = {},
-): Promise<Model> {
+): Promise<LanguageModel> {
   const { save, signal } = options;
   signal?.throwIfAborted();
   const keeping =
@@ -97,7 +83,7 @@ async function openWith(
   { contextLength, check = true, ...options }: LanguageOptions,
   keeping: Promise<KeptLanguage> | null,
   kept: KeptLanguage | null,
-): Promise<Model> {
+): Promise<LanguageModel> {
   const { onProgress: progress = () => undefined, signal, memoryBytes } = options;
   const stopping: Stopping = { signal };
   const several = contextLength === undefined && !isFile(name);
@@ -122,32 +108,23 @@ async function openWith(
   progress({ phase: "plan", loaded: 1, total: 1 });
   const first = check ? "first" : false;
   const order = {
-    ...({ check: first, graph: null, memoryBytes, progress } as const),
+    ...({ role: "decoder", check: first, graph: null, memoryBytes, progress } as const),
     get signal() {
       return stopping.signal;
     },
-    get source(): string {
-      return targets.sourceOf(opener.answer);
-    },
   };
-  const plain = (): RuntimeWorker => spawnRuntime(order.source);
+  const plain: Spawn = (_, source) => spawnRuntime(source);
   const asked = options.tune === "idle";
   const tuned = asked
     ? await tunedOn(measuredTargetOf(answered.answer), host, answered, options, plain)
     : null;
-  const spawn: Spawn = (source) => {
-    // A GPU that was given up has no kernels to tune.
-    return (
-      tuned?.spawn(measuredTargetOf(opener.answer) === "webgpu" ? source : undefined) ?? plain()
-    );
-  };
-  const opener = new Opener(host, answered, order, spawn);
+  const opener = new Opener(host, answered, order, tuned?.spawn ?? plain);
   const opened = await opener.open();
   try {
     await opened.session.complete;
   } catch (thrown) {
     opener.close(thrown);
-    throw signal?.aborted ? signal.reason : toldOf(thrown);
+    throw signal?.aborted ? signal.reason : pageError(thrown);
   }
   const larger = { contexts, planned, dispose: () => kept?.dispose() };
   const listeners = new Listeners<TuningEvents>();

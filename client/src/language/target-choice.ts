@@ -1,5 +1,6 @@
 /** Chooses what a language model runs on: the GPU where there is one, else WebAssembly. */
 import { KernelZooError } from "../engine/error.js";
+import { align, productOf } from "../engine/tensors.js";
 import type { CompileWait } from "../model/compile-wait.js";
 import type { Host } from "../model/host.js";
 import { type Answered, requestModel } from "../model/request.js";
@@ -15,9 +16,6 @@ import {
 import type { MeasuredTarget } from "../wire/types.js";
 import { WORKERS } from "../workers.js";
 
-/** A cache line: where activations of a plan begin, too. */
-const ALIGNMENT = 64;
-
 /**
  * States are counted as activations are, so that they are reserved before anything is fetched. In the
  * one memory of WebAssembly they lie behind them.
@@ -25,9 +23,8 @@ const ALIGNMENT = 64;
 export function withStates(plan: PlanWire, target: MeasuredTarget): PlanWire {
   let end = plan.memory.activations;
   const places = (plan.states ?? []).map(({ dtype, shape }) => {
-    const at = Math.ceil(end / ALIGNMENT) * ALIGNMENT;
-    const entryBytes = dtype === "f16" ? 2 : Float32Array.BYTES_PER_ELEMENT;
-    end = shape.reduce((bytes, extent) => bytes * extent, entryBytes) + at;
+    const at = align(end);
+    end = at + (dtype === "f16" ? 2 : 4) * productOf(shape);
     return at;
   });
   const inMemory = ({ state, ...tensor }: PlanTensor): PlanTensor =>
@@ -62,26 +59,19 @@ async function whyNot(gpu: Gpu, onGpu: ModelAnswer, onWasm: ModelAnswer): Promis
   return slower ? "Devices like this one were measured to be faster on WebAssembly." : null;
 }
 
-/** Asks for plans of one language model, and says which worker runs them. */
+/** Asks for plans of one language model. */
 export class Targets {
   readonly #host: Host;
   readonly #waiting: CompileWait;
   readonly #name: string;
   /** True while the GPU is asked for. */
   #gpu: boolean;
-  /** The texts of workers by the targets that were answered. */
-  readonly #texts = new Map<MeasuredTarget, string>();
 
   constructor(host: Host, name: string, waiting: CompileWait) {
     this.#host = host;
     this.#waiting = waiting;
     this.#name = name;
     this.#gpu = host.gpu.kind === "gpu";
-  }
-
-  /** The text of the worker that runs an answer. */
-  sourceOf(answer: ModelAnswer): string {
-    return this.#texts.get(measuredTargetOf(answer)) as string;
   }
 
   /**
@@ -102,7 +92,7 @@ export class Targets {
       const onGpu = await this.#answered(gpu.deviceClass, context);
       const wasm = await other;
       const reason = wasm && (await whyNot(gpu, onGpu.answer, wasm.answer));
-      return await this.taken(wasm && reason ? { ...wasm, reason } : { ...onGpu, spare });
+      return this.taken(wasm && reason ? { ...wasm, reason } : { ...onGpu, spare });
     } catch (thrown) {
       const { message: reason } = thrown as Error;
       const onWasm = await spare().catch(() => {
@@ -123,10 +113,8 @@ export class Targets {
   }
 
   /** Notes an answer that is run: one on WebAssembly takes the place of the GPU from now on. */
-  async taken(answered: Answered): Promise<Answered> {
-    const target = measuredTargetOf(answered.answer);
-    this.#texts.set(target, (await WORKERS.decoder[target]()).default);
-    this.#gpu &&= target === "webgpu";
+  taken(answered: Answered): Answered {
+    this.#gpu &&= measuredTargetOf(answered.answer) === "webgpu";
     return answered;
   }
 

@@ -1,7 +1,7 @@
 /** The models of a bundle. Loaded by pages that open one of a bundle. */
 import { KernelZooError } from "../engine/error.js";
-import { type Bundle, type BundledModel, chooseOffer } from "../sdk/address.js";
-import { hashOf } from "../sdk/manifest.js";
+import { type BundledModel, chooseOffer } from "../sdk/address.js";
+import { bundleIn, refuseRenamed } from "../sdk/manifest.js";
 import type { ModelAnswer } from "../wire/model-answer.js";
 import type { Host } from "./host.js";
 
@@ -22,17 +22,11 @@ export async function requestInBundle(
   dimensions: Readonly<Record<string, number>>,
   { text: read, open }: AnswerReader,
 ): Promise<ModelAnswer> {
-  const { origin, bundle: pinned } = host;
-  const index = await read(origin);
-  if (pinned !== undefined && hashOf(index) !== pinned) {
-    throw new KernelZooError("signature", `${origin} is another bundle than the page pins.`);
-  }
-  const { models = [], file_bytes: fileBytes = Infinity } = JSON.parse(index) as Bundle;
+  const { origin } = host;
+  const { models = [], file_bytes: fileBytes = Infinity } = bundleIn(host, await read(origin));
   const url = new URL(`.${chosenOf(host, models, name, dimensions).url}`, origin);
   const text = await read(url);
-  if (pinned !== undefined && !url.pathname.endsWith(`/${hashOf(text)}.json`)) {
-    throw new KernelZooError("signature", `${url} is not what its name says.`);
-  }
+  refuseRenamed(host, url, text);
   const answer = await open(url, text);
   const { weights, plan } = answer;
   if (weights.sha256 === null || weights.size_bytes <= fileBytes) return answer;

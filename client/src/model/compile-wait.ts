@@ -4,6 +4,7 @@
  */
 import { KernelZooError } from "../engine/error.js";
 import type { Progress } from "../executor/messages.js";
+import { after } from "../timing/clock.js";
 import { targetOf } from "../wire/model-answer.js";
 import type { Host } from "./host.js";
 import type { Answered } from "./request.js";
@@ -54,7 +55,7 @@ export async function compiled(
         "Open it again in a moment, or give KernelZoo.open a larger timeoutMs; if it stays so, a compile worker must run where the zoo is.";
       throw new KernelZooError("manifest", `${text} ${remedy}`);
     }
-    await new Promise((resolve) => setTimeout(resolve, waitMs));
+    await after(waitMs);
     answered = await ask();
   }
 }

@@ -3,10 +3,12 @@
  * proposes, for graphs of this engine. Loaded by pages that use it.
  */
 import type { Linked } from "../backend/wasm/program.js";
-import type { Bytes } from "../engine/bytes.js";
+import { type Bytes, fromBase64 } from "../engine/bytes.js";
 import { KernelZooError, sentence } from "../engine/error.js";
-import type { Progress, Question } from "../executor/messages.js";
+import { digestOf } from "../engine/sha256.js";
+import type { Question } from "../executor/messages.js";
 import { startWorkers } from "../executor/worker-client.js";
+import { after } from "../timing/clock.js";
 import { type GraphFiles, graphFiles } from "../weights/cache-files.js";
 import { type WeightSource, written } from "../weights/cache-writer.js";
 import {
@@ -28,17 +30,10 @@ import type { ServedKernel, TargetKind } from "../wire/types.js";
 import { WORKERS } from "../workers.js";
 import type { Host } from "./host.js";
 import { type AnyModel, Model, type ModelTypes } from "./model.js";
-import { type Opened, Opener } from "./opener.js";
+import { type LoadOptions, type Opened, Opener } from "./opener.js";
 import type { Fallbacks } from "./planned-calls.js";
 
-export interface GraphOptions {
-  /** Called with numbers while weights are read. */
-  readonly onProgress?: (progress: Progress) => void;
-  /** Stops the load; it rejects with the signal's reason. */
-  readonly signal?: AbortSignal;
-  /** Bytes that all models of the page may take together; half of the device's memory unless told. */
-  readonly memoryBytes?: number;
-}
+export type GraphOptions = LoadOptions;
 
 /** The time after which saving looks again whether runs are under way. */
 const REST_MS = 50;
@@ -49,13 +44,7 @@ const LETTERS = 1 << 12;
 /** The lock that a tab holds while it writes, so that one tab of the origin does at a time. */
 const LOCK = "kernelzoo-graphs";
 
-const hex = (bytes: ArrayBuffer): string =>
-  Array.from(new Uint8Array(bytes), (byte) => byte.toString(16).padStart(2, "0")).join("");
-
-const sha256 = async (bytes: Bytes): Promise<string> =>
-  hex(await crypto.subtle.digest("SHA-256", bytes));
-
-const nameOf = (key: string): Promise<string> => sha256(new TextEncoder().encode(key));
+const nameOf = (key: string): Promise<string> => digestOf(new TextEncoder().encode(key));
 
 /** Reads a graph; undefined for what another version wrote, or nobody. */
 function graphOf(text: string | undefined): Graph | undefined {
@@ -224,7 +213,7 @@ function withoutWrong(answer: ModelAnswer, fallbacks: Fallbacks): ModelAnswer {
  */
 async function fetched(url: URL, digest: string): Promise<Bytes> {
   const bytes = new Uint8Array(await (await fetch(url)).arrayBuffer());
-  if ((await sha256(bytes)) === digest) return bytes;
+  if ((await digestOf(bytes)) === digest) return bytes;
   throw storageError(`${url} is not what the model says. A proxy may have changed it.`);
 }
 
@@ -294,7 +283,7 @@ const isSame = (kept: Graph | undefined, answer: ModelAnswer, places: readonly P
  */
 async function rested(model: Pick<Model, "running" | "ran">): Promise<void> {
   for (let restedMs = 0; model.running || (!model.ran && restedMs < PATIENCE_MS); ) {
-    await new Promise((done) => setTimeout(done, REST_MS));
+    await after(REST_MS);
     restedMs += REST_MS;
   }
 }
@@ -332,7 +321,7 @@ export async function saveGraph<Types extends ModelTypes>(
       const weights = ways
         ? await writtenBy(session, { files: files.kind, name, plain })
         : await written(await files.writer(name), places, sourcesOf(session), async () => {
-            if (model.running) await new Promise((done) => setTimeout(done, REST_MS));
+            if (model.running) await after(REST_MS);
           });
       const { origin } = opener.answered;
       const graph = { version: GRAPH_VERSION, key, answer: own, origin, modules, weights };
@@ -361,6 +350,3 @@ function toBase64(bytes: Bytes): string {
   }
   return btoa(pieces.join(""));
 }
-
-const fromBase64 = (text: string): Bytes =>
-  Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));

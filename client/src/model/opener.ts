@@ -19,6 +19,22 @@ import { release, reserve } from "./memory-budget.js";
 import type { Fallbacks } from "./planned-calls.js";
 import type { Answered } from "./request.js";
 
+/** Options of all that loads a model. */
+export interface LoadOptions {
+  /**
+   * Called with numbers while the zoo compiles kernels of a model that is new to it, while kernels and
+   * weights arrive, and while the model is checked; again when a language model opens a larger context.
+   */
+  readonly onProgress?: (progress: Progress) => void;
+  /** Stops the load; it rejects with the signal's reason. */
+  readonly signal?: AbortSignal;
+  /**
+   * Bytes that all models of the page may take together; half of the device's memory unless told,
+   * 2 GiB where that is unknown.
+   */
+  readonly memoryBytes?: number;
+}
+
 export interface OpenOrder {
   /**
    * Says whether golden outputs are compared at the first load on a device, and whether before the
@@ -36,12 +52,14 @@ export interface OpenOrder {
   readonly signal: AbortSignal | undefined;
   /** Starts a worker that prepares weights beside the model's; null where none is wanted. */
   readonly beside?: ((order: LoadOrder, url: URL) => WorkerBeside | null) | undefined;
-  /** The text of the worker, where it is no usual one. */
+  /** What the model's worker does; it is an executor unless told. */
+  readonly role?: "executor" | "decoder";
+  /** The text of the worker, where it is not the one of its role. */
   readonly source?: string;
 }
 
-/** Starts a worker of a text; that of models on WebAssembly unless told. */
-export type Spawn = (source?: string) => RuntimeWorker;
+/** Starts a worker for a target, of a text; of the plain one for WebAssembly unless told. */
+export type Spawn = (target: TargetKind, source?: string) => RuntimeWorker;
 
 export interface Opened {
   readonly session: WorkerClient;
@@ -177,17 +195,21 @@ export class Opener {
       graph: this.#order.graph,
       replaced: [...fallbacks.keys()],
     };
-    const worker = this.#spawn(source);
-    const onWasm = this.target.target === "wasm";
-    const beside = onWasm && this.#order.beside?.(order, this.located(this.answer.weights.url));
+    const { target } = this.target;
+    const worker = this.#spawn(target, source);
+    const beside =
+      target === "wasm" && this.#order.beside?.(order, this.located(this.answer.weights.url));
     this.#session = new WorkerClient(order, progress, worker, beside || null);
     signal?.addEventListener("abort", this.#abort);
     return this.#session;
   }
 
-  /** The text of the worker; undefined for the usual one. */
+  /** The text of the worker; undefined for the plain one. */
   async #source(): Promise<string | undefined> {
     const { target } = this.target;
+    if (this.#order.role === "decoder") {
+      return (await WORKERS.decoder[target === "webgpu" ? target : "wasm"]()).default;
+    }
     if (target === "wasm" && !this.answer.plan.needs.includes("stored")) return undefined;
     const worker: WorkerText = await WORKERS.executor[target]();
     return worker.sourceOf?.(this.answered) ?? worker.default;

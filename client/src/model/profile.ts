@@ -5,6 +5,7 @@
 import type { CallTimes } from "../backend/wasm/dispatch.js";
 import { KernelZooError } from "../engine/error.js";
 import { unknownName } from "../engine/spelling.js";
+import { productOf } from "../engine/tensors.js";
 import type { Stored } from "../executor/golden-tensors.js";
 import type { ModelTensor, PlannedCall } from "./planned-calls.js";
 
@@ -104,8 +105,8 @@ function traceOf(calls: readonly ProfiledCall[], times: CallTimes): readonly Tra
 
 const zeros = (inputs: readonly ModelTensor[]): readonly Stored[] =>
   inputs.map(({ dtype, shape }) => {
-    const entries = shape.reduce((product, extent) => product * extent, 1);
-    return dtype === "float32" ? new Float32Array(entries) : new Int32Array(entries);
+    const Entries = dtype === "float32" ? Float32Array : Int32Array;
+    return new Entries(productOf(shape));
   });
 
 const RUNS = 5;

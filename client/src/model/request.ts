@@ -46,10 +46,19 @@ async function textOf(url: URL, name: string, answer: Answer<string>): Promise<s
   throw refused((await refusals()).noModel(url, name, answer));
 }
 
-function addressAtGateway(host: Host, name: string, dimensions: Dimensions): URL {
-  const { origin, deviceClass, hardware } = host;
+/** The address of a model at a gateway, or of what lies below that, such as `/candidates`. */
+export function modelAddress(
+  {
+    origin,
+    deviceClass,
+    hardware,
+  }: Pick<Host, "deviceClass" | "hardware"> & { origin: URL | string },
+  name: string,
+  dimensions: Dimensions,
+  below = "",
+): URL {
   const path = [name, deviceClass].map(encodeURIComponent).join("/");
-  const url = new URL(`./v1/models/${path}`, origin);
+  const url = new URL(`./v1/models/${path}${below}`, origin);
   for (const [axis, extent] of Object.entries(dimensions)) url.searchParams.set(axis, `${extent}`);
   if (hardware !== null) url.searchParams.set("hardware", JSON.stringify(hardware));
   return url;
@@ -107,7 +116,7 @@ export async function requestModel(
     }
     const url = stored
       ? new URL(name, globalThis.document?.baseURI)
-      : addressAtGateway(host, name, dimensions);
+      : modelAddress(host, name, dimensions);
     const answer = await (growing ? latest(url, opened, host) : opened(url));
     return { answer, origin: (stored ? url : origin).href };
   } catch (thrown) {

@@ -1,5 +1,5 @@
 /** Entry of the runtime, which a page loads with its first model. */
-import type { Check, Progress } from "../executor/messages.js";
+import type { Check } from "../executor/messages.js";
 import { startWorkers } from "../executor/worker-client.js";
 import type { Answer } from "../gateway/request.js";
 import type { Backend } from "../sdk/backend.js";
@@ -9,10 +9,11 @@ import { WORKERS } from "../workers.js";
 import type { CompileWait } from "./compile-wait.js";
 import type { Host } from "./host.js";
 import { type AnyModel, Model, type ModelTypes } from "./model.js";
-import { Opener } from "./opener.js";
+import { type LoadOptions, Opener } from "./opener.js";
 import { type Answered, type Dimensions, isFile, requestModel, withWeights } from "./request.js";
 
-export interface ModelOptions extends TuneOptions {
+/** Options of `zoo.model`. */
+export interface ModelOptions extends TuneOptions, LoadOptions {
   /**
    * The dimensions that the model leaves open, such as `{ sequence: 128 }`; the first that the zoo
    * has unless told.
@@ -30,13 +31,6 @@ export interface ModelOptions extends TuneOptions {
    */
   readonly weights?: Blob;
   /**
-   * Called with numbers while the zoo compiles kernels of a model that is new to it, while kernels and
-   * weights arrive, and while the model is checked.
-   */
-  readonly onProgress?: (progress: Progress) => void;
-  /** Stops the load; it rejects with the signal's reason. */
-  readonly signal?: AbortSignal;
-  /**
    * Compares the model with its golden outputs at the first load on a device, at the cost of one
    * run: once the page wants no other, or with `first` before the model is handed out; true unless
    * told. What is wrong is replaced, and runs after that are right; where default kernels are wrong the
@@ -50,11 +44,6 @@ export interface ModelOptions extends TuneOptions {
    * as memory.
    */
   readonly save?: string;
-  /**
-   * Bytes that all models of the page may take together; half of the device's memory unless told,
-   * 2 GiB where that is unknown.
-   */
-  readonly memoryBytes?: number;
 }
 
 /** Rejects with the reason of `signal` as soon as it is aborted. */

@@ -1,12 +1,10 @@
 /** Reads the arguments of `create` and `run`, of which onnxruntime-web has several forms each. */
 import type { InferenceSession, Tensor } from "onnxruntime-common";
 
-type Options = InferenceSession.SessionOptions;
-
 export interface CreateArguments {
   /** An address, or the bytes of the model. */
   readonly source: string | Uint8Array;
-  readonly options: Options;
+  readonly options: InferenceSession.SessionOptions;
 }
 
 export interface RunArguments {

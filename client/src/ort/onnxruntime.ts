@@ -3,13 +3,13 @@ import { type InferenceSession, Tensor } from "onnxruntime-common";
 import { sentence } from "../engine/error.js";
 import { env } from "./env.js";
 
-type Session = InferenceSession;
-type Options = InferenceSession.SessionOptions;
-
 /** The parts of onnxruntime-web that are used here. */
 interface Onnxruntime {
   readonly InferenceSession: {
-    create(model: string | Uint8Array, options: Options): Promise<Session>;
+    create(
+      model: string | Uint8Array,
+      options: InferenceSession.SessionOptions,
+    ): Promise<InferenceSession>;
   };
   readonly env: typeof env;
 }
@@ -70,8 +70,8 @@ function configure({ env: real }: Onnxruntime): void {
 /** A session on onnxruntime-web. Rejects as that does, and where it cannot be imported. */
 export async function onnxruntimeSession(
   model: string | Uint8Array,
-  options: Options,
-): Promise<Session> {
+  options: InferenceSession.SessionOptions,
+): Promise<InferenceSession> {
   loading ??= loaded();
   loading.catch(() => {
     loading = undefined;

@@ -5,7 +5,7 @@
 import type { Beside } from "./source-hashes.js";
 
 /** A matrix whose rows lie one after the other in a file: its number, the first byte, bytes of a row. */
-type Column = readonly [file: number, start: number, rowBytes: number];
+type Matrix = readonly [file: number, start: number, rowBytes: number];
 
 interface MapHead {
   /** The names of the files; that of the model's own is empty. */
@@ -16,7 +16,7 @@ interface MapHead {
 type Part = readonly [
   offset: number,
   bytes: number,
-  columns: readonly Column[],
+  columns: readonly Matrix[],
   form: "same" | "transposed" | "uint8" | "int8",
   entryBytes: number,
 ];
@@ -34,7 +34,7 @@ function bytesOf(file: Uint8Array | undefined, start: number, bytes: number): Ui
 function joined(
   files: readonly Uint8Array[],
   bytes: number,
-  columns: readonly Column[],
+  columns: readonly Matrix[],
 ): Uint8Array {
   const [only] = columns;
   if (only?.[2] === bytes) return bytesOf(files[only[0]], only[1], bytes);

@@ -7,7 +7,7 @@ export type ModelDocument = Schemas["ModelDocument"];
 export type DocumentedPlan = ModelDocument["plans"][number];
 type Port = DocumentedPlan["inputs"][number];
 type OpenAxis = Schemas["OpenAxis"];
-type Feeds = Readonly<Record<string, Pick<Tensor, "dims" | "data">>>;
+type FedTensors = Readonly<Record<string, Pick<Tensor, "dims" | "data">>>;
 
 /** A plan, and the extents of its dimensions that feeds have. */
 export interface ChosenPlan {
@@ -89,7 +89,7 @@ const areServed = (plan: DocumentedPlan, extents: Readonly<Record<string, number
   });
 
 /** Chooses the first plan that serves the feeds; null where none does. */
-export function chosenPlan(plans: readonly DocumentedPlan[], feeds: Feeds): ChosenPlan | null {
+export function chosenPlan(plans: readonly DocumentedPlan[], feeds: FedTensors): ChosenPlan | null {
   for (const plan of plans) {
     const extents: Record<string, number> = {};
     for (const port of plan.inputs) note(plan, port, feeds[port.name]?.dims ?? [], extents);

@@ -16,8 +16,7 @@ import {
 } from "./plan-choice.js";
 import { type Beside, sourceHashes } from "./source-hashes.js";
 
-type Options = InferenceSession.SessionOptions;
-type Feeds = InferenceSession.FeedsType;
+type SessionOptions = InferenceSession.SessionOptions;
 type Fetches = { readonly [name: string]: Tensor | null };
 
 const TIMEOUT_MS = 10_000;
@@ -37,7 +36,7 @@ function zooOf(settings: NamedZoo, numThreads: number | undefined): Promise<Kern
 }
 
 /** The target that a page hints at by the providers that it asks for. */
-function backendOf({ executionProviders = [] }: Options): Backend {
+function backendOf({ executionProviders = [] }: SessionOptions): Backend {
   const names = executionProviders.map((provider) =>
     typeof provider === "string" ? provider : provider.name,
   );
@@ -47,7 +46,10 @@ function backendOf({ executionProviders = [] }: Options): Backend {
 }
 
 /** Throws Unserved for what a model of a zoo has not. */
-function refuseOptions({ preferredOutputLocation: place, enableGraphCapture }: Options): void {
+function refuseOptions({
+  preferredOutputLocation: place,
+  enableGraphCapture,
+}: SessionOptions): void {
   const places = typeof place === "string" ? [place] : Object.values(place ?? {});
   if (enableGraphCapture || places.some((location) => location !== "cpu")) {
     throw new Unserved("Outputs of a zoo's models are not left on the GPU.");
@@ -65,7 +67,7 @@ export async function downloaded(
 }
 
 /** External files as the page gave them with the options, each of which is read once. */
-function besideOf({ externalData = [] }: Options): Beside {
+function besideOf({ externalData = [] }: SessionOptions): Beside {
   const files = new Map<string, Promise<Uint8Array>>();
   const read: Beside = async (location) => {
     const plain = (path: string) => path.replace(/^\.\//, "");
@@ -101,7 +103,7 @@ function addressAt({ url }: NamedZoo, path: string): URL {
 async function modelOf(
   settings: NamedZoo,
   file: Uint8Array,
-  options: Options,
+  options: SessionOptions,
 ): Promise<ModelDocument> {
   const { timeoutMs = TIMEOUT_MS } = settings;
   const { graph, weights } = await sourceHashes(file);
@@ -126,7 +128,7 @@ async function ownWeights(
   settings: NamedZoo,
   { original, weights }: DocumentedPlan,
   file: Uint8Array,
-  options: Options,
+  options: SessionOptions,
 ): Promise<Blob | undefined> {
   if (!original) return undefined;
   try {
@@ -168,7 +170,7 @@ export class ZooSession {
   static async open(
     settings: NamedZoo,
     file: Uint8Array,
-    options: Options,
+    options: SessionOptions,
     numThreads: number | undefined,
   ): Promise<ZooSession> {
     refuseOptions(options);
@@ -190,7 +192,7 @@ export class ZooSession {
   }
 
   /** Throws Unserved where no plan serves the feeds, and KernelZooError. */
-  async run(feeds: Feeds, fetches: Fetches): Promise<Record<string, Tensor>> {
+  async run(feeds: InferenceSession.FeedsType, fetches: Fetches): Promise<Record<string, Tensor>> {
     const chosen = this.#chosen(feeds);
     const { plan } = chosen;
     const given = plan.inputs.map(({ name }) => {
@@ -220,7 +222,7 @@ export class ZooSession {
   }
 
   /** Throws Unserved. */
-  #chosen(feeds: Feeds): ChosenPlan {
+  #chosen(feeds: InferenceSession.FeedsType): ChosenPlan {
     for (const [name, tensor] of Object.entries(feeds)) {
       const port = this.ports.inputs.find((input) => input.name === name);
       if (tensor.location !== "cpu" && tensor.location !== "cpu-pinned") {

@@ -40,6 +40,7 @@ export type {
   RunOptions,
 } from "../model/model.js";
 export type { GraphOptions } from "../model/model-cache.js";
+export type { LoadOptions } from "../model/opener.js";
 export type { ModelTensor, PlannedCall } from "../model/planned-calls.js";
 export type { Profile, ProfiledCall, ProfileOptions, TraceEvent } from "../model/profile.js";
 export type { ModelOptions } from "../model/runtime.js";

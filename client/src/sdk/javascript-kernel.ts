@@ -4,10 +4,11 @@
  */
 import { sourceOf } from "../backend/javascript/worker-text.js";
 import { KernelZooError } from "../engine/error.js";
-import type { TensorView } from "../engine/tensors.js";
+import { align, elementsOf, type TensorView } from "../engine/tensors.js";
 import type { Stored } from "../executor/golden-tensors.js";
 import type { LoadOrder } from "../executor/messages.js";
-import { spawnRuntime, WorkerClient, type WorkerFailure } from "../executor/worker-client.js";
+import { pageError, spawnRuntime, WorkerClient } from "../executor/worker-client.js";
+import { after } from "../timing/clock.js";
 import type { ModelAnswer, PlanTensor, PlanWire, PortWire } from "../wire/model-answer.js";
 import type { KernelWire, ServedKernel, TensorWire } from "../wire/types.js";
 import type { RemoteKernel } from "./info.js";
@@ -16,20 +17,15 @@ import type { TimedManifest } from "./manifest.js";
 
 const WAIT_MS = 500;
 const TRIES = 40;
-/** A cache line, as tensors lie in memory. */
-const ALIGNMENT = 64;
 
 /** A manifest without a missing kernel, or the last one: a zoo compiles them for who asks first. */
 export async function patientManifest(ask: () => Promise<TimedManifest>): Promise<TimedManifest> {
   for (let tries = 1; ; tries++) {
     const answer = await ask();
     if (answer.manifest.missing.length === 0 || tries === TRIES) return answer;
-    await new Promise((resolve) => setTimeout(resolve, WAIT_MS));
+    await after(WAIT_MS);
   }
 }
-
-const entriesOf = ({ shape }: Pick<PlanTensor, "shape">): number =>
-  shape.reduce((product, extent) => product * extent, 1);
 
 /**
  * The kernel as a plan has it, whose tensors are of words: bytes of an input lie in them. Throws
@@ -43,7 +39,7 @@ function inWords(workload: string, kernel: KernelWire): KernelWire {
       throw new KernelZooError("manifest", message);
     }
     if (dtype !== "i8") return tensor;
-    return { ...tensor, dtype: "i32", shape: [Math.ceil(entriesOf(tensor) / 4)] };
+    return { ...tensor, dtype: "i32", shape: [Math.ceil(elementsOf(tensor) / 4)] };
   });
   return { ...kernel, tensors };
 }
@@ -53,7 +49,7 @@ function planOf(workload: string, { tensors }: KernelWire): PlanWire {
   let activations = 0;
   const placed = tensors.map(({ dtype, shape }): PlanTensor => {
     const at = activations;
-    activations += Math.ceil((4 * entriesOf({ shape })) / ALIGNMENT) * ALIGNMENT;
+    activations += align(4 * elementsOf({ shape }));
     return { dtype: dtype === "f32" ? "f32" : "i32", shape, at };
   });
   const ports = tensors.map(
@@ -79,19 +75,16 @@ class ScriptKernel implements RemoteKernel {
   readonly loss = null;
   readonly #names: readonly string[];
   readonly #session: WorkerClient;
-  readonly #fault: (thrown: unknown) => unknown;
   #feeds: readonly Stored[];
   #output: Stored | null = null;
 
-  constructor({ inputs }: PlanWire, session: WorkerClient, fault: (thrown: unknown) => unknown) {
+  constructor({ inputs }: PlanWire, session: WorkerClient) {
     this.#names = inputs.map(({ name }) => name);
     this.#session = session;
-    this.#fault = fault;
-    this.#feeds = inputs.map(({ shape, dtype }) =>
-      dtype === "float32"
-        ? new Float32Array(entriesOf({ shape }))
-        : new Int32Array(entriesOf({ shape })),
-    );
+    this.#feeds = inputs.map((port) => {
+      const Entries = port.dtype === "float32" ? Float32Array : Int32Array;
+      return new Entries(elementsOf(port));
+    });
   }
 
   write(name: string, entries: TensorView): void {
@@ -106,7 +99,7 @@ class ScriptKernel implements RemoteKernel {
       this.#feeds = feeds;
       this.#output = outputs[0] ?? null;
     } catch (thrown) {
-      throw this.#fault(thrown);
+      throw pageError(thrown);
     }
   }
 
@@ -143,18 +136,14 @@ export async function inJavaScript(
     ...answered,
     ...{ threads: 1, check: false, graph: null, replaced: [] },
   };
-  const fault = (thrown: unknown): unknown => {
-    const { failure } = thrown as Partial<WorkerFailure>;
-    return failure ? new KernelZooError(failure.stage, failure.message, thrown) : thrown;
-  };
   const session = new WorkerClient(order, () => undefined, spawnRuntime(source));
   try {
     await session.complete;
   } catch (thrown) {
     session.end(thrown);
-    const error = fault(thrown);
+    const error = pageError(thrown);
     if (!(error instanceof KernelZooError) || forbidden === null) throw error;
     throw new KernelZooError(error.stage, `${forbidden} ${error.message}`, thrown);
   }
-  return new ScriptKernel(plan, session, fault);
+  return new ScriptKernel(plan, session);
 }

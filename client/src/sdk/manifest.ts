@@ -87,17 +87,26 @@ export interface Source {
   readonly deadline: Deadline;
 }
 
+/** The index of the bundle that a zoo is. Throws KernelZooError (signature) for another than is pinned. */
+export function bundleIn({ origin, bundle: pinned }: Source, text: string): Bundle {
+  if (pinned === undefined || hashOf(text) === pinned) return parsed<Bundle>(text);
+  throw signatureError(`${origin} is another bundle than this page pins: ${hashOf(text)}.`);
+}
+
+/** Throws KernelZooError (signature) for a file of a pinned bundle that has another hash than its name. */
+export function refuseRenamed({ bundle: pinned }: Source, url: URL, text: string): void {
+  if (pinned === undefined || url.pathname.endsWith(`/${hashOf(text)}.json`)) return;
+  throw signatureError(`${url} is not what its name says: somebody changed it.`);
+}
+
 async function addressOf(
-  { origin, bundle: pinned, deadline }: Source,
+  source: Source,
   name: string,
   { deviceClasses, hardware }: Asker,
 ): Promise<URL> {
+  const { origin, deadline } = source;
   if (isBundle(origin)) {
-    const text = await read(origin, name, deadline);
-    if (pinned !== undefined && hashOf(text) !== pinned) {
-      throw signatureError(`${origin} is another bundle than this page pins: ${hashOf(text)}.`);
-    }
-    return addressIn(parsed<Bundle>(text), origin, deviceClasses);
+    return addressIn(bundleIn(source, await read(origin, name, deadline)), origin, deviceClasses);
   }
   const path = [name, ...deviceClasses].map(segment).join("/");
   const url = new URL(`./v1/zoo/${path}`, origin);
@@ -132,12 +141,10 @@ export async function requestManifest(
   asker: Asker,
 ): Promise<TimedManifest> {
   const start = now();
-  const { origin, pins, bundle, maxAgeMs, deadline } = source;
+  const { origin, pins, maxAgeMs, deadline } = source;
   const opened = async (url: URL): Promise<Manifest> => {
     const text = await read(url, name, deadline);
-    if (bundle !== undefined && !url.pathname.endsWith(`/${hashOf(text)}.json`)) {
-      throw signatureError(`${url} is not what its name says: somebody changed it.`);
-    }
+    refuseRenamed(source, url, text);
     const manifest = await openManifest(text, pins);
     refuseMalformed(manifest, url);
     if (maxAgeMs !== null) await refuseAged(manifest, maxAgeMs);

@@ -2,6 +2,7 @@
 
 import { MOST_BYTES, UNADDRESSABLE } from "../backend/wasm/addresses.js";
 import { unknownName } from "../engine/spelling.js";
+import { productOf } from "../engine/tensors.js";
 import type { Answer } from "../gateway/request.js";
 import type { Misfit, MisfitDetails } from "../model/feeds.js";
 import type { MemoryLack } from "../model/memory-budget.js";
@@ -163,7 +164,7 @@ const MISFITS: {
   shape: (port, given) =>
     `Input ${port.name} has the shape ${portText(port)}, not ${shapeText(given)}: pad or cut it.`,
   length: (port, given) => {
-    const size = (port.shape ?? []).reduce((product, extent) => product * extent, 1);
+    const size = productOf(port.shape ?? []);
     const entries = `${size} entries of ${port.dtype} (${portText(port)})`;
     return `Input ${port.name} takes ${entries}, not ${given}: pad or cut it.`;
   },

@@ -3,6 +3,10 @@ export type Clock = () => number;
 
 export const now: Clock = () => performance.now();
 
+/** Resolves after so many milliseconds, with a value where one is given. */
+export const after = <T = void>(ms: number, value?: T): Promise<T> =>
+  new Promise((resolve) => setTimeout(resolve, ms, value));
+
 /** Smallest step of `clock` in milliseconds, seen over 8 ticks; at most a few ms of waiting. */
 export function clockStepMs(clock: Clock = now): number {
   let smallest = Number.POSITIVE_INFINITY;

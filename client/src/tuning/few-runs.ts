@@ -4,7 +4,6 @@
  * runs are to come, the kernels that are the fastest when they are warm take their place one at a
  * time, while no run waits.
  */
-import type { RuntimeWorker } from "../executor/worker-client.js";
 import type { Host } from "../model/host.js";
 import type { Spawn } from "../model/opener.js";
 import type { Answered } from "../model/request.js";
@@ -80,20 +79,13 @@ class FewRuns implements Tuned {
     this.#plain = plain;
   }
 
-  /** `source` is the text of the usual worker, unless that is the one for WebAssembly. */
-  readonly spawn = (source?: string): RuntimeWorker => {
+  readonly spawn: Spawn = (target, source) => {
     this.#stop();
-    const lost = source === undefined && this.#target === "webgpu";
-    if (lost || this.#waiting.length === 0) return this.#plain(source);
+    if (target !== this.#target || this.#waiting.length === 0) return this.#plain(target, source);
     this.#runtime = new WatchedRuntime(this.#source, {
       loads: () => this.answered.answer,
-      loaded: () => undefined,
       runs: () => this.#look(),
-      ran: () => undefined,
       told: (message) => this.#told(message),
-      refused: () => undefined,
-      givesUp: () => false,
-      hangs: () => false,
       ended: () => this.#stop(),
     });
     return this.#runtime;

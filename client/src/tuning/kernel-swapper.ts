@@ -8,12 +8,11 @@
  *  4. Let the calls run the new kernels. The kernels before are kept, and take their places again
  *     where a kernel traps, or disagrees with the one before on an inference's own numbers.
  */
-import { maxDifference } from "../engine/difference.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import { refuseMisfit } from "../executor/call-tensors.js";
 import type { Executor, RunResult } from "../executor/executor.js";
 import { GoldenFile } from "../executor/golden-file.js";
-import { countOff, type Stored } from "../executor/golden-tensors.js";
+import { countOff, Deviation, type Stored } from "../executor/golden-tensors.js";
 import { RunsFirst } from "../executor/run-priority.js";
 import { paced } from "../timing/paced-loop.js";
 import type { PlanWire } from "../wire/model-answer.js";
@@ -222,38 +221,25 @@ export async function wrongGolden(
   file: Pick<GoldenFile, "output">,
   rest: () => Promise<void>,
 ): Promise<string | null> {
-  /**
-   * Counts the entries of an output that are off by more than `most`, which its largest entry sets.
-   */
-  const manyOff = async (i: number, most: number): Promise<number> => {
-    let [count, at] = [0, 0];
+  const look = async (i: number, work: (right: Stored, own: Stored) => void): Promise<void> => {
+    let at = 0;
     for await (const right of file.output(i)) {
       const own = (computed[i] as Stored).subarray(at, at + right.length);
       await paced(right.length, rest, (from, to) => {
-        count += countOff(right.subarray(from, to), own.subarray(from, to), most);
+        work(right.subarray(from, to), own.subarray(from, to));
+        return true;
       });
       at += right.length;
     }
-    return count;
   };
   for (const [i, { off = 0 }] of golden.outputs.entries()) {
-    let [largest, worst, at] = [0, 0, 0];
-    for await (const right of file.output(i)) {
-      const own = (computed[i] as Stored).subarray(at, at + right.length);
-      await paced(right.length, rest, (from, to) => {
-        const slice = right.subarray(from, to);
-        for (const entry of slice) {
-          if (Number.isFinite(entry)) largest = Math.max(largest, Math.abs(entry));
-        }
-        const difference = maxDifference(slice, own.subarray(from, to));
-        // A difference that is not a number is worse than any.
-        worst = Math.max(worst, Number.isNaN(difference) ? Number.POSITIVE_INFINITY : difference);
-      });
-      at += right.length;
-    }
-    if (worst <= golden.tolerance * largest) continue;
-    if (off > 0 && (await manyOff(i, golden.tolerance * largest)) <= off) continue;
-    return `The golden output ${outputs[i]?.name} is wrong with it.`;
+    const deviation = new Deviation();
+    await look(i, (right, own) => deviation.add(right, own));
+    if (deviation.isWithin(golden.tolerance)) continue;
+    let count = 0;
+    const limit = deviation.limit(golden.tolerance);
+    if (off > 0) await look(i, (right, own) => (count += countOff(right, own, limit)));
+    if (off === 0 || count > off) return `The golden output ${outputs[i]?.name} is wrong with it.`;
   }
   return null;
 }

@@ -8,13 +8,12 @@ import type { SentRequest } from "../agent/request-log.js";
 import type { CallTimes } from "../backend/wasm/dispatch.js";
 import { storedNotes } from "../device/notebook.js";
 import { workerOf } from "../engine/page-worker.js";
-import type { RuntimeWorker } from "../executor/worker-client.js";
 import type { Host } from "../model/host.js";
 import type { Spawn } from "../model/opener.js";
 import type { PlannedCall } from "../model/planned-calls.js";
-import type { Answered } from "../model/request.js";
+import { type Answered, modelAddress } from "../model/request.js";
 import { type Handlers, handle } from "../rpc.js";
-import type { ModelAnswer, PlanWire } from "../wire/model-answer.js";
+import type { PlanWire } from "../wire/model-answer.js";
 import type { MeasuredTarget } from "../wire/types.js";
 import { WORKERS } from "../workers.js";
 import {
@@ -184,12 +183,11 @@ class Tuner implements ModelTuning, Tuned {
     this.#take({ type: "attached" });
   }
 
-  /** `source` is the text of the usual worker, unless that is the one for WebAssembly. */
-  readonly spawn = (source?: string): RuntimeWorker => {
-    if (this.#state.terms.target === "webgpu" && source === undefined) {
+  readonly spawn: Spawn = (target, source) => {
+    if (this.#state.terms.target !== target) {
       this.#take({ type: "gpu-lost" });
       this.#runtime = null;
-      return this.#plain();
+      return this.#plain(target, source);
     }
     this.#take({ type: "spawned" });
     this.#runtime = new WatchedRuntime(this.#sources.model, {
@@ -246,18 +244,6 @@ class Tuner implements ModelTuning, Tuned {
     this.#take({ type: "ran", slower, ms: this.#times.ms });
   }
 
-  /** The address of the stream of candidates. */
-  #candidates({ name, device_class, plan }: ModelAnswer): string {
-    const { hardware } = this.#host;
-    const path = [name, device_class].map(encodeURIComponent).join("/");
-    const url = new URL(`./v1/models/${path}/candidates`, this.answered.origin);
-    for (const [axis, extent] of Object.entries(plan.dimensions)) {
-      url.searchParams.set(axis, `${extent}`);
-    }
-    if (hardware !== null) url.searchParams.set("hardware", JSON.stringify(hardware));
-    return url.href;
-  }
-
   /** Starts the worker that measures. */
   #measure(order: Measure): void {
     const { answer, origin } = this.answered;
@@ -272,7 +258,9 @@ class Tuner implements ModelTuning, Tuned {
     const kept = this.#wins
       .unproven(answer)
       .map(([workload, { kernel }]) => ({ workload, kernel }));
-    const candidates = this.#candidates(answer);
+    const { name, device_class: deviceClass, plan } = answer;
+    const asker = { origin, deviceClass, hardware: this.#host.hardware };
+    const candidates = modelAddress(asker, name, plan.dimensions, "/candidates").href;
     worker.postMessage({ type: "measure", order: { ...order, origin, candidates, kept } });
     worker.postMessage({ type: "times", ms: this.#times.ms });
     const ping = (): void => this.#take({ type: "ping", nowMs: performance.now() });

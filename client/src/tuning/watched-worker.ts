@@ -12,21 +12,22 @@ import type { FromTuned, ToTuned } from "./messages.js";
 type FromTunedModel = FromRuntime | FromTuned;
 type ToModel = ToRuntime | ToTuned;
 
+/** Those that are left out belong to a page that chooses no kernels itself. */
 interface RuntimePorts {
   /** Returns the answer that is loaded first in the place of `answer`. */
   readonly loads: (answer: LoadOrder["answer"]) => LoadOrder["answer"];
   /** The model is loaded with what `loads` answered, or without the kernels that won here. */
-  readonly loaded: () => void;
+  readonly loaded?: () => void;
   /** An inference was asked for, or the last one has ended. */
   readonly runs: () => void;
-  readonly ran: (times: CallTimes) => void;
+  readonly ran?: (times: CallTimes) => void;
   readonly told: (message: FromTuned) => void;
   /** The model does not load with the kernels that won here; it is loaded without them. */
-  readonly refused: () => void;
+  readonly refused?: () => void;
   /** Gives up the kernel that won here and made a run fail; answers whether there was one. */
-  readonly givesUp: (failure: Failure) => boolean;
+  readonly givesUp?: (failure: Failure) => boolean;
   /** Gives up kernels that won here, as a run does not end with them; answers whether it did. */
-  readonly hangs: () => boolean;
+  readonly hangs?: () => boolean;
   readonly ended: () => void;
 }
 
@@ -102,7 +103,7 @@ export class WatchedRuntime implements RuntimeWorker {
 
   /** The model is opened anew where a run does not end: that ends the worker. */
   #look(): void {
-    if (!this.#detector.look() || !this.#ports.hangs()) return;
+    if (!this.#detector.look() || !this.#ports.hangs?.()) return;
     const failure = { stage: "timeout", message: "The run does not end.", fault: null } as const;
     for (const id of this.#runs) this.#pass(mended({ type: "failed", id, failure }));
   }
@@ -134,13 +135,13 @@ export class WatchedRuntime implements RuntimeWorker {
     }
     if (data.type === "loaded") {
       this.#loaded = true;
-      this.#ports.loaded();
+      this.#ports.loaded?.();
     }
-    if (data.type === "done" && data.times.length > 0) this.#ports.ran(data.times);
+    if (data.type === "done" && data.times.length > 0) this.#ports.ran?.(data.times);
     if (data.type === "done" || data.type === "aborted" || data.type === "failed") {
       this.#ended(data.id);
     }
-    const givesUp = data.type === "failed" && this.#ports.givesUp(data.failure);
+    const givesUp = data.type === "failed" && this.#ports.givesUp?.(data.failure);
     this.#pass(givesUp ? mended(data) : data);
   }
 
@@ -148,7 +149,7 @@ export class WatchedRuntime implements RuntimeWorker {
   #refused(data: Extract<FromRuntime, { readonly type: "refused" }>): void {
     const order = this.#order;
     if (order === null || data.failure.stage === "network") return void this.#pass(data);
-    this.#ports.refused();
+    this.#ports.refused?.();
     if (!this.#loaded) return void this.#reload(order);
     // There are runs that wait: the model is opened anew.
     this.#pass(mended(data));

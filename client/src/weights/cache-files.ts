@@ -4,6 +4,7 @@
  * one text that describes it, and bytes beside it.
  */
 import type { Bytes } from "../engine/bytes.js";
+import { after } from "../timing/clock.js";
 
 export type FilesKind = "files" | "records";
 
@@ -139,7 +140,7 @@ async function inFiles(): Promise<GraphFiles> {
     while (performance.now() < deadline) {
       const thrown = await folder.removeEntry(file).catch((thrown: DOMException) => thrown);
       if (thrown?.name !== "NoModificationAllowedError") return;
-      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+      await after(RETRY_MS);
     }
   };
   const names = async (end: string): Promise<string[]> => {

@@ -7,6 +7,7 @@ import type { Placement, WeightCopy } from "../backend/wasm/memory.js";
 import type { Linked } from "../backend/wasm/program.js";
 import type { ModelAnswer, PlanWire, WeightWire } from "../wire/model-answer.js";
 import type { FilesKind } from "./cache-files.js";
+import { type PlacedChunk, placedChunks } from "./stream.js";
 
 /** Names the form of a graph and the meaning of packing; raised when either changes. */
 export const GRAPH_VERSION = 4;
@@ -98,7 +99,7 @@ export function placesOf(
   { weights, plain, totalBytes }: Pick<Placement, "weights" | "plain" | "totalBytes">,
 ): readonly Place[] {
   const addresses = [...weights.map((copies) => copies[0]?.address as number), totalBytes];
-  const chunks = placedChunks(plan);
+  const chunks = placedChunks(plan.chunks);
   return weights.map((copies, i) => {
     const weight = plan.weights[i] as WeightWire;
     const packs = copies.map(({ pack }) => pack?.sha256 ?? "plain");
@@ -119,7 +120,7 @@ export function placesOf(
 
 /** On a GPU each weight lies plain in a buffer of its own; it is read by its place in the plain file. */
 export function placesOnGpu(plan: PlanWire): readonly Place[] {
-  const chunks = placedChunks(plan);
+  const chunks = placedChunks(plan.chunks);
   return plan.weights.map((weight) => {
     const { offset: address, bytes } = weight;
     const key = keyOf(chunks, weight, ["plain"]);
@@ -128,32 +129,15 @@ export function placesOnGpu(plan: PlanWire): readonly Place[] {
   });
 }
 
-function keyOf(chunks: PlacedChunks, weight: WeightWire, packs: readonly string[]): string {
+function keyOf(chunks: readonly PlacedChunk[], weight: WeightWire, packs: readonly string[]) {
   const { offset, bytes } = weight.storage ?? weight;
-  const hashes = within(chunks, offset, bytes).map(({ sha256 }) => sha256);
+  const hashes = within(chunks, offset, bytes).map(({ chunk }) => chunk.sha256);
   return JSON.stringify([offset, bytes, ...packs, ...hashes]);
 }
 
-type PlacedChunks = ReturnType<typeof placedChunks>;
+const within = (chunks: readonly PlacedChunk[], offset: number, bytes: number) =>
+  chunks.filter(({ start, end }) => start < offset + bytes && end > offset);
 
-/**
- * Returns each chunk with its place in the file as it is fetched, and its begin and end once
- * inflated.
- */
-function placedChunks({ chunks }: PlanWire) {
-  let [at, start] = [0, 0];
-  return chunks.map((chunk) => {
-    const placed = { ...chunk, at, start, end: start + (chunk.inflated ?? chunk.bytes) };
-    at += chunk.bytes;
-    start = placed.end;
-    return placed;
-  });
-}
-
-function within(chunks: PlacedChunks, offset: number, bytes: number) {
-  return chunks.filter(({ start, end }) => start < offset + bytes && end > offset);
-}
-
-/** The chunks that bytes of the file lie in, each with its place in the file as it is fetched. */
-export const chunksOf = (plan: PlanWire, offset: number, bytes: number) =>
-  within(placedChunks(plan), offset, bytes);
+/** The chunks that bytes of the file lie in. */
+export const chunksOf = ({ chunks }: PlanWire, offset: number, bytes: number) =>
+  within(placedChunks(chunks), offset, bytes);

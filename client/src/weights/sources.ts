@@ -45,8 +45,8 @@ async function* storedPieces(
   const { plan, weights } = answer;
   const { offset, bytes } = plan.weights[index] as WeightWire;
   const chunks = chunksOf(plan, offset, bytes);
-  const first = chunks[0]?.at ?? 0;
-  const end = chunks.reduce((last, chunk) => last + chunk.bytes, first);
+  const first = chunks[0]?.offset ?? 0;
+  const end = chunks.reduce((last, { chunk }) => last + chunk.bytes, first);
   const url = addressOf(weights.url, origin);
   const response = await fetch(url, { headers: { Range: `bytes=${first}-${end - 1}` } });
   const [fill, reader] = filling(response.body as ReadableStream<Uint8Array<ArrayBuffer>>);
@@ -54,13 +54,13 @@ async function* storedPieces(
   try {
     if (response.status !== 206) return refused();
     const piece = new Uint8Array(Math.min(PIECE_BYTES, bytes));
-    let buffer = new ArrayBuffer(Math.max(...chunks.map((chunk) => chunk.bytes)));
+    let buffer = new ArrayBuffer(Math.max(...chunks.map(({ chunk }) => chunk.bytes)));
     let held = 0;
-    for (const chunk of chunks) {
+    for (const { chunk, offset: at } of chunks) {
       const whole = await filled(fill, buffer, chunk.bytes);
       await refuseChanged(whole, chunk.sha256, url);
       buffer = whole.buffer;
-      const own = whole.subarray(Math.max(0, offset - chunk.at), offset + bytes - chunk.at);
+      const own = whole.subarray(Math.max(0, offset - at), offset + bytes - at);
       for (let from = 0; from < own.length; ) {
         const part = own.subarray(from, from + piece.length - held);
         piece.set(part, held);

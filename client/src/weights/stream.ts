@@ -5,6 +5,7 @@
 import type { Bytes } from "../engine/bytes.js";
 import { KernelZooError, sentence } from "../engine/error.js";
 import { htmlSentence } from "../gateway/html.js";
+import { after } from "../timing/clock.js";
 import type { ChunkWire } from "../wire/model-answer.js";
 
 /** Takes verified bytes of the file from `offset` on; they are overwritten afterwards. */
@@ -15,6 +16,23 @@ export interface Arrived {
   /** Bytes of the file that are verified. */
   readonly chunk: (bytes: number) => void;
   readonly piece?: () => void;
+}
+
+/** A chunk: where it begins in the file as it is fetched, and its begin and end once inflated. */
+export interface PlacedChunk {
+  readonly chunk: ChunkWire;
+  readonly offset: number;
+  readonly start: number;
+  readonly end: number;
+}
+
+export function placedChunks(chunks: readonly ChunkWire[]): readonly PlacedChunk[] {
+  let [offset, start] = [0, 0];
+  return chunks.map((chunk) => {
+    const placed = { chunk, offset, start, end: start + (chunk.inflated ?? chunk.bytes) };
+    [offset, start] = [offset + chunk.bytes, placed.end];
+    return placed;
+  });
 }
 
 const NOTHING: Bytes = new Uint8Array();
@@ -128,18 +146,19 @@ async function* received(
   }
 }
 
+export const changedFile = (url: URL | string): KernelZooError =>
+  new KernelZooError(
+    "artifact",
+    `${url} does not have the SHA-256 that the model says. A proxy changed it or sent a page.`,
+  );
+
 /** Throws KernelZooError (artifact) for other bytes than those of `sha256`. */
 export async function refuseChanged(
   bytes: Bytes,
   sha256: string,
   url: URL | string,
 ): Promise<void> {
-  if (await hasDigest(bytes, sha256)) return;
-  const why = "A proxy changed it or sent a page.";
-  throw new KernelZooError(
-    "artifact",
-    `${url} does not have the SHA-256 that the model says. ${why}`,
-  );
+  if (!(await hasDigest(bytes, sha256))) throw changedFile(url);
 }
 
 /**
@@ -209,7 +228,7 @@ export async function streamWeights(
         const message = `The weights at ${url} do not arrive: ${sentence(cause)}. Try again.`;
         throw new KernelZooError("network", message, cause);
       }
-      await new Promise((resolve) => setTimeout(resolve, WAIT_MS * attempt++));
+      await after(WAIT_MS * attempt++);
     }
   }
 }

@@ -9,7 +9,7 @@ import { fromFloat16 } from "../engine/float16.js";
 import { productOf } from "../engine/tensors.js";
 import type { ChunkWire, PlanWire, StorageWire, WeightWire } from "../wire/model-answer.js";
 import type { FileReading } from "./loader.js";
-import type { TakeBytes } from "./stream.js";
+import { type PlacedChunk, placedChunks, type TakeBytes } from "./stream.js";
 
 /** Entries that are unpacked at once; they stay in a core's nearest caches. */
 const PIECE_ENTRIES = 1 << 13;
@@ -19,7 +19,7 @@ const INT4_ZERO = 8;
 /** `take` is given weights as they lie plain, in pieces that the next ones overwrite. */
 export function unpacking(plan: PlanWire, take: TakeBytes): FileReading {
   const weights = plan.weights.map((weight) => new StoredEntries(weight));
-  const chunks = chunksOf(plan.chunks);
+  const chunks = placedChunks(plan.chunks);
   return {
     take: async (offset, bytes) => {
       const { chunk, start } = chunks.find((placed) => placed.offset === offset) as PlacedChunk;
@@ -34,22 +34,6 @@ export function unpacking(plan: PlanWire, take: TakeBytes): FileReading {
       return stored === Number.POSITIVE_INFINITY ? stored : (last?.offset ?? 0);
     },
   };
-}
-
-/** `offset` in the file that is fetched, `start` in that which is inflated. */
-interface PlacedChunk {
-  readonly chunk: ChunkWire;
-  readonly offset: number;
-  readonly start: number;
-}
-
-function chunksOf(chunks: readonly ChunkWire[]): readonly PlacedChunk[] {
-  let [offset, start] = [0, 0];
-  return chunks.map((chunk) => {
-    const placed = { chunk, offset, start };
-    [offset, start] = [offset + chunk.bytes, start + (chunk.inflated ?? chunk.bytes)];
-    return placed;
-  });
 }
 
 /** Throws KernelZooError (artifact) for a chunk that is no deflated one of its length. */

@@ -3,23 +3,11 @@
  * the runtime. Nothing is evaluated, and the page's policy has to allow no address: the worker is a
  * blob, as that of every model.
  */
+import { fetchText } from "../../engine/artifact.js";
 import { KernelZooError } from "../../engine/error.js";
 import type { Answered } from "../../model/request.js";
-import { hashOf } from "../../sdk/manifest.js";
-import { addressOf } from "../../wire/model-answer.js";
+import { kernelFiles } from "../wasm/kernel-files.js";
 import runtime from "./worker.js?parts";
-
-/** Rejects with KernelZooError: network, artifact. */
-async function textOf(address: URL, sha256: string) {
-  const response = await fetch(address).catch((cause: unknown) => {
-    const message = `No answer from ${address.origin}. Is it running?`;
-    throw new KernelZooError("network", message, cause);
-  });
-  const text = await response.text();
-  if (response.ok && hashOf(text) === sha256) return text;
-  const message = `${address} answered ${response.status}, or what the manifest does not say.`;
-  throw new KernelZooError("artifact", message);
-}
 
 /** Statements of a module that are no exports: each of its kernels is a name then. */
 const stated = (module: string): string => module.replaceAll(/^export /gm, "");
@@ -27,22 +15,18 @@ const stated = (module: string): string => module.replaceAll(/^export /gm, "");
 /** Throws KernelZooError: network, artifact. */
 export async function sourceOf({ answer, origin }: Answered): Promise<string> {
   const kernels = Object.values(answer.kernels).map(({ kernel }) => kernel);
-  const { module } = answer;
-  const single = new Map(kernels.map((kernel) => [kernel.sha256, kernel] as const));
-  const texts =
-    module === null
-      ? await Promise.all(
-          [...single.values()].map(async (kernel, i) =>
-            stated(await textOf(addressOf(kernel.url, origin), kernel.sha256)).replace(
-              "main",
-              `f${i}`,
-            ),
-          ),
-        )
-      : [stated(await textOf(addressOf(module.url, origin), module.sha256))];
-  const names =
-    module?.functions ?? Object.fromEntries([...single.keys()].map((s, i) => [s, `f${i}`]));
-  const listed = Object.entries(names).map(([sha256, name]) => `"${sha256}": ${name}`);
+  const listed: string[] = [];
+  const texts = await Promise.all(
+    kernelFiles(answer, kernels).map(async (file, i) => {
+      const text = stated(await fetchText(new URL(origin), file));
+      // A file of one kernel calls it `main`, as all such files do.
+      const own = file === answer.module ? undefined : `single${i}`;
+      for (const [sha256, name] of Object.entries(file.functions)) {
+        listed.push(`"${sha256}": ${own ?? name}`);
+      }
+      return own === undefined ? text : text.replace("main", own);
+    }),
+  );
   return `${texts.join("")}globalThis.kernels = { ${listed.join(", ")} };\n${runtime}`;
 }
 

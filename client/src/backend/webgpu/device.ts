@@ -1,5 +1,6 @@
 /** The adapter, a device of it, and the owner that opens another device after a loss. */
 import { KernelZooError, sentence } from "../../engine/error.js";
+import { after } from "../../timing/clock.js";
 import { deviceDescriptor, gpuFeatures } from "./features.js";
 
 /** A first request starts the browser's GPU process; one that crashed may never answer. */
@@ -14,9 +15,8 @@ export async function requestAdapter(limitMs = LIMIT_MS): Promise<GPUAdapter> {
   if (gpu === undefined) {
     throw new KernelZooError("profile", "This browser has no WebGPU, or not in this page.");
   }
-  const late = new Promise<null>((resolve) => setTimeout(resolve, limitMs, null));
   const request = gpu.requestAdapter({ powerPreference: "high-performance" });
-  const adapter = await Promise.race([request, late]);
+  const adapter = await Promise.race([request, after(limitMs, null)]);
   if (adapter === null) {
     throw new KernelZooError("profile", "WebGPU gives no adapter: the browser blocks this GPU.");
   }
@@ -151,8 +151,7 @@ export class OpenDevice {
   }
 
   async #rejected(thrown: unknown): Promise<never> {
-    const news = new Promise((resolve) => setTimeout(resolve, NEWS_MS));
-    await Promise.race([this.#lost, news]);
+    await Promise.race([this.#lost, after(NEWS_MS)]);
     if (thrown instanceof KernelZooError) throw thrown;
     throw new KernelZooError("run", `WebGPU failed: ${sentence(thrown)}`, thrown);
   }

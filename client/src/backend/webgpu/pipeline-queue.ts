@@ -6,6 +6,7 @@
  * for nothing more until it has ended, and where that takes too long this browser has no GPU.
  */
 import { KernelZooError } from "../../engine/error.js";
+import { after } from "../../timing/clock.js";
 import { CompileDeadline, SharedDeadline } from "./deadlines.js";
 import type { OpenDevice } from "./device.js";
 
@@ -62,9 +63,6 @@ export function compileOneByOne(): void {
 }
 
 export const compilesOneByOne = (): boolean => atOnce === 1;
-
-const after = <T>(ms: number, value: T): Promise<T> =>
-  new Promise((resolve) => setTimeout(resolve, ms, value));
 
 /** Waits for pipelines that were given up. Throws KernelZooError (profile) when they do not end. */
 async function driverReturned(): Promise<void> {

@@ -1,5 +1,5 @@
 /** Kernels and weights of a plan on a GPU, with all that never changes from run to run. */
-import { fetchArtifact } from "../../engine/artifact.js";
+import { fetchText } from "../../engine/artifact.js";
 import type { Bytes } from "../../engine/bytes.js";
 import { KernelZooError, sentence } from "../../engine/error.js";
 import { type BucketCall, bucketCalls } from "../../executor/bucket-calls.js";
@@ -317,8 +317,7 @@ function textsOf(
 ): ReadonlyMap<string, Promise<string>> {
   const texts = new Map<string, Promise<string>>();
   const fetched = async (kernel: KernelWire): Promise<string> =>
-    graph?.texts?.[kernel.sha256] ??
-    new TextDecoder().decode(await fetchArtifact(new URL(origin), kernel));
+    graph?.texts?.[kernel.sha256] ?? fetchText(new URL(origin), kernel);
   for (const kernel of kernels.values()) {
     if (texts.has(kernel.sha256)) continue;
     const text = fetched(kernel);

@@ -1,8 +1,8 @@
 /** A kernel as pipelines: fetched, checked and compiled. */
-import { fetchArtifact } from "../../engine/artifact.js";
+import { fetchText } from "../../engine/artifact.js";
 import { KernelZooError, sentence } from "../../engine/error.js";
 import { now } from "../../timing/clock.js";
-import type { KernelWire } from "../../wire/types.js";
+import type { KernelWire, TensorWire } from "../../wire/types.js";
 import type { OpenDevice } from "./device.js";
 import { compiled } from "./pipeline-queue.js";
 
@@ -153,6 +153,26 @@ export async function compileProgram(
   return { open, kernel, tensors, firstWorkgroup, ...pipelines };
 }
 
+/** A program of the SDK's own: its bindings by name, in their order, and its dispatches. */
+export interface OwnProgram extends Pick<GpuKernelWire, "candidate" | "dispatches"> {
+  readonly bindings: Readonly<Record<string, TensorWire["role"]>>;
+  readonly code: string;
+}
+
+/** Throws as `compileProgram`. */
+export function compileOwn(
+  open: OpenDevice,
+  { candidate, dispatches, bindings, code }: OwnProgram,
+  limitMs: number,
+): Promise<Program> {
+  const tensors = Object.entries(bindings).map(([name, role]): TensorWire => {
+    // What layouts are made of is the role alone.
+    return { name, role, dtype: "f32", shape: [4], limit: 0 };
+  });
+  const kernel = { candidate, requires: [], tensors, scratch_bytes: 0, dispatches };
+  return compileProgram(open, kernel, code, limitMs);
+}
+
 /** Fetches, checks and compiles. Rejects with KernelZooError. */
 export async function loadProgram(
   open: OpenDevice,
@@ -160,6 +180,5 @@ export async function loadProgram(
   kernel: KernelWire,
   signal?: AbortSignal,
 ): Promise<Program> {
-  const bytes = await fetchArtifact(origin, kernel, signal);
-  return compileProgram(open, kernel, new TextDecoder().decode(bytes));
+  return compileProgram(open, kernel, await fetchText(origin, kernel, signal));
 }

@@ -3,7 +3,7 @@
  * so that a submission may hold a part of it. A token of a language model has hundreds of
  * dispatches: each would have that uniform bound, and would wait for it before it knows an address.
  */
-import { fetchArtifact } from "../../engine/artifact.js";
+import { fetchText } from "../../engine/artifact.js";
 import type { KernelWire } from "../../wire/types.js";
 import { type BoundCall, BoundProgram } from "./binding.js";
 import type { OpenDevice } from "./device.js";
@@ -68,9 +68,8 @@ export async function loadWholeProgram(
   origin: URL,
   kernel: KernelWire,
 ): Promise<Program> {
-  const code = new TextDecoder().decode(await fetchArtifact(origin, kernel));
   const compile = runsWhole(open, kernel) ? compileWhole : compileProgram;
-  return compile(open, kernel, code);
+  return compile(open, kernel, await fetchText(origin, kernel));
 }
 
 /** A program with the uniform or without. `buffers` are those of ABI 1. */

@@ -5,8 +5,7 @@
 import { BoundProgram } from "../../backend/webgpu/binding.js";
 import { storageBuffer } from "../../backend/webgpu/buffers.js";
 import type { OpenDevice } from "../../backend/webgpu/device.js";
-import { compileProgram, type GpuKernelWire } from "../../backend/webgpu/program.js";
-import type { TensorWire } from "../../wire/types.js";
+import { compileOwn } from "../../backend/webgpu/program.js";
 import type { KnownToken, Sampling } from "../decode-order.js";
 
 const WORD_BYTES = Uint32Array.BYTES_PER_ELEMENT;
@@ -54,11 +53,6 @@ fn count() {
 }
 `;
 
-/** Describes a tensor of which only the binding is used, not its shape. */
-const tensor = (name: string, role: TensorWire["role"]): TensorWire => {
-  return { name, role, dtype: "f32", shape: [4], limit: 0 };
-};
-
 export class Adjuster {
   readonly #open: OpenDevice;
   readonly #vocabulary: number;
@@ -84,24 +78,22 @@ export class Adjuster {
     { logits, chosen }: { readonly logits: GPUBuffer; readonly chosen: GPUBuffer },
   ): Promise<Adjuster> {
     const workgroups = Math.min(MOST_WORKGROUPS, Math.ceil(vocabulary / THREADS));
-    const kernel: GpuKernelWire = {
+    const own = {
       candidate: "adjuster",
-      requires: [],
-      tensors: [
-        tensor("logits", "output"),
-        tensor("occurrences", "output"),
-        tensor("biases", "input"),
-        tensor("penalties", "input"),
-        tensor("chosen", "input"),
-      ],
-      scratch_bytes: 0,
+      bindings: {
+        logits: "output",
+        occurrences: "output",
+        biases: "input",
+        penalties: "input",
+        chosen: "input",
+      },
       dispatches: [
         { entry: "adjust", threads: THREADS, workgroups },
         { entry: "count", threads: 1, workgroups: 1 },
       ],
-    };
-    const code = textOf(vocabulary, workgroups);
-    const program = await compileProgram(open, kernel, code, COMPILE_MS);
+      code: textOf(vocabulary, workgroups),
+    } as const;
+    const program = await compileOwn(open, own, COMPILE_MS);
     return open.scoped(() => {
       const buffers = {
         occurrences: storageBuffer(open.device, vocabulary * WORD_BYTES),

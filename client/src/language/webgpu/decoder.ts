@@ -32,7 +32,6 @@ import {
 } from "../decode-order.js";
 import { Adjuster } from "./adjuster.js";
 import { BeamSlots } from "./beam-slots.js";
-import { callsAtOnce, FIRST_CALLS } from "./block-slices.js";
 import { TokenSampler } from "./sampler.js";
 
 /** Runs that may be under way at once: while one is read back, the next ones compute. */
@@ -45,6 +44,24 @@ const FEW = 4;
 const MANY = 4;
 const TOKEN_BYTES = Int32Array.BYTES_PER_ELEMENT;
 const LOGITS_AT = MOST_STEPS * TOKEN_BYTES;
+
+/**
+ * Calls of the first submission of a prompt's block: a layer and what is before it, enough to tell what
+ * a block takes. On a weak GPU a block of a hundred calls takes seconds, and a browser that hears nothing
+ * of its GPU for so long takes it for one that hangs.
+ */
+const FIRST_CALLS = 8;
+/** A block that takes no longer is one submission. */
+const WHOLE_MS = 300;
+/** A longer block is cut into submissions that take so long. */
+const SLICE_MS = 150;
+
+/** Calls of the next submission, of `all` in a block, where `count` of them took so long. */
+export function callsAtOnce(count: number, tookMs: number, all: number): number {
+  const eachMs = tookMs / count;
+  if (eachMs * all <= WHOLE_MS) return all;
+  return Math.max(1, Math.floor(SLICE_MS / eachMs));
+}
 
 /** The buffers that a page writes and reads, and which calls are which. */
 interface Places extends Pick<DecoderWire, "vocabulary" | "rows" | "step" | "head"> {

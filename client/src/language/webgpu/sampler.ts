@@ -6,8 +6,7 @@
 import { BoundProgram } from "../../backend/webgpu/binding.js";
 import { storageBuffer } from "../../backend/webgpu/buffers.js";
 import type { OpenDevice } from "../../backend/webgpu/device.js";
-import { compileProgram, type GpuKernelWire } from "../../backend/webgpu/program.js";
-import type { TensorWire } from "../../wire/types.js";
+import { compileOwn } from "../../backend/webgpu/program.js";
 import type { Sampling } from "../decode-order.js";
 
 const SAMPLING_BYTES = 32;
@@ -186,11 +185,6 @@ function threadsFor(vocabulary: number, most: number): number {
   return threads;
 }
 
-/** Describes a tensor of which only the binding is used, not its shape. */
-const tensor = (name: string, role: TensorWire["role"]): TensorWire => {
-  return { name, role, dtype: "f32", shape: [4], limit: 0 };
-};
-
 interface SamplerBuffers {
   readonly logits: GPUBuffer;
   readonly position: GPUBuffer;
@@ -215,19 +209,13 @@ export class TokenSampler {
     { logits, position, chosen }: SamplerBuffers,
   ): Promise<TokenSampler> {
     const threads = threadsFor(vocabulary, open.device.limits.maxComputeInvocationsPerWorkgroup);
-    const kernel: GpuKernelWire = {
+    const own = {
       candidate: "sampler",
-      requires: [],
-      tensors: [
-        tensor("logits", "input"),
-        tensor("position", "input"),
-        tensor("sampling", "input"),
-        tensor("chosen", "output"),
-      ],
-      scratch_bytes: 0,
+      bindings: { logits: "input", position: "input", sampling: "input", chosen: "output" },
       dispatches: [{ entry: "draw", threads, workgroups: 1 }],
-    };
-    const program = await compileProgram(open, kernel, textOf(vocabulary, threads), COMPILE_MS);
+      code: textOf(vocabulary, threads),
+    } as const;
+    const program = await compileOwn(open, own, COMPILE_MS);
     return open.scoped(() => {
       const sampling = storageBuffer(open.device, SAMPLING_BYTES);
       const bound = new BoundProgram(program, [logits, position, sampling, chosen]);

@@ -19,10 +19,14 @@ import type { PlanTensor } from "../../wire/model-answer.js";
 /** Runs for each in which a call is audited: a call takes no longer than its run. */
 export const RUNS = 50;
 
-/** The tensor that a call writes. */
-export function outputOf({ order }: GpuExecutor, call: number): PlanTensor {
+/** The tensor that a call writes, and the buffer that it is in. */
+export function outputOf({ order, buffers }: GpuExecutor, call: number) {
   const { plan } = order.answer;
-  return plan.tensors[plan.calls[call]?.tensors.at(-1) as number] as PlanTensor;
+  const operands = buffers.placement.calls[call] as readonly BufferOf[];
+  return {
+    tensor: plan.tensors[plan.calls[call]?.tensors.at(-1) as number] as PlanTensor,
+    buffer: buffers.of(operands.at(-1) as BufferOf),
+  };
 }
 
 interface Watched {
@@ -45,12 +49,11 @@ class AuditedCall {
     const { open, buffers } = executor;
     this.workload = workload;
     this.#executor = executor;
-    this.#output = outputOf(executor, call);
+    const { tensor, buffer: output } = outputOf(executor, call);
+    this.#output = tensor;
     this.#bytes = padded(storedBytes(this.#output));
     this.#spare = storageBuffer(open.device, this.#bytes);
     this.#staging = stagingBuffer(open.device, 2 * this.#bytes);
-    const operands = buffers.placement.calls[call] as readonly BufferOf[];
-    const output = buffers.of(operands.at(-1) as BufferOf);
     const copy = (from: GPUBuffer, offset: number) => {
       return { from, at: 0, to: this.#staging, offset, bytes: this.#bytes };
     };

@@ -11,7 +11,7 @@ import type { CallTimes } from "../../backend/wasm/dispatch.js";
 import type { BoundCall } from "../../backend/webgpu/binding.js";
 import { CallTimer } from "../../backend/webgpu/call-timer.js";
 import { noActivity } from "../../backend/webgpu/clock.js";
-import { Chain, LIMIT_MS } from "../../backend/webgpu/plan-loader.js";
+import { Chain, LIMIT_MS, type PlanBuffers } from "../../backend/webgpu/plan-loader.js";
 import { gpuSampleNs } from "../../backend/webgpu/sample.js";
 import { type GpuTimer, gpuTimer, restingTimer } from "../../backend/webgpu/timer.js";
 import { loadWholeProgram } from "../../backend/webgpu/whole-program.js";
@@ -27,7 +27,7 @@ import type { Comparison, Winner } from "../messages.js";
 import { countedPerBlock } from "../run-times.js";
 import { type Chosen, type Contested, chosenBySum, type Pair, type Trial } from "../sum-choice.js";
 import { GpuSwapper } from "./gpu-swapper.js";
-import { boundCalls, type Prepared, programsByCall } from "./prepared-kernel.js";
+import { boundApart, boundCalls, type Prepared } from "./prepared-kernel.js";
 import { pairsOf, searched } from "./whole-times.js";
 
 /** Whole tokens with kernels in the place of those that run. */
@@ -138,32 +138,16 @@ export class DecoderSwapper extends GpuSwapper<Rated, BoundCall, GpuDecoder> {
   }
 
   /** Does work on a decoder of the same weights, which has its own cache. */
-  async #apart<Result>(
+  #apart<Result>(
     all: readonly Prepared[],
     work: (apart: GpuDecoder) => Promise<Result>,
   ): Promise<Result> {
     const { order, plan, calls } = this.executor;
-    const { open } = plan;
-    const programs = programsByCall(all);
-    const buffers = await open.scoped(() => plan.buffers.apart(), LIMIT_MS);
-    try {
-      const bound = await open.scoped(
-        () =>
-          calls.map((call, i) => {
-            const program = programs.get(i) ?? call.program;
-            return buffers.boundWhole(i, program);
-          }),
-        LIMIT_MS,
-      );
-      try {
-        const apart = await GpuDecoder.of(order, { ...plan, buffers, bound });
-        return await work(apart).finally(() => apart.dispose());
-      } finally {
-        for (const call of bound) call.dispose();
-      }
-    } finally {
-      buffers.dispose();
-    }
+    const decode = async (buffers: PlanBuffers, bound: readonly BoundCall[]): Promise<Result> => {
+      const apart = await GpuDecoder.of(order, { ...plan, buffers, bound });
+      return work(apart).finally(() => apart.dispose());
+    };
+    return boundApart(plan, calls, all, (apart, i, own) => apart.boundWhole(i, own), decode);
   }
 
   /** Throws KernelZooError: memory, run, timeout. */

@@ -1,13 +1,7 @@
 /** Swaps kernels of an executor on a GPU, whose calls are programs that are bound to buffers. */
-import type { Program } from "../../backend/webgpu/program.js";
 import type { Executor } from "../../executor/executor.js";
 import { type Calls, KernelSwapper } from "../kernel-swapper.js";
-import type { Prepared } from "./prepared-kernel.js";
-
-interface BoundKernel {
-  readonly program: Program;
-  dispose(): void;
-}
+import type { BoundKernel, Prepared } from "./prepared-kernel.js";
 
 /** An executor that says what its calls run, in the order of the plan. */
 interface RunsCalls<Call> extends Executor {

@@ -7,7 +7,7 @@
 import { type BoundProgram, runInSlices } from "../../backend/webgpu/binding.js";
 import { readBuffer } from "../../backend/webgpu/buffers.js";
 import type { GpuExecutor } from "../../backend/webgpu/executor.js";
-import { Chain, LIMIT_MS } from "../../backend/webgpu/plan-loader.js";
+import { Chain, LIMIT_MS, type PlanBuffers } from "../../backend/webgpu/plan-loader.js";
 import { loadProgram } from "../../backend/webgpu/program.js";
 import { KernelZooError } from "../../engine/error.js";
 import { productOf, viewOf } from "../../engine/tensors.js";
@@ -21,7 +21,7 @@ import type { Comparison, Winner } from "../messages.js";
 import { GpuAudit } from "./audit.js";
 import { GpuSwapper } from "./gpu-swapper.js";
 import { OverflowAudit } from "./overflow-audit.js";
-import { boundCalls, type Prepared, programsByCall } from "./prepared-kernel.js";
+import { boundApart, boundCalls, type Prepared } from "./prepared-kernel.js";
 
 const DISAGREES = "It disagrees with the kernel before on an inference's numbers.";
 
@@ -85,42 +85,31 @@ export class GpuModelSwapper extends GpuSwapper<Prepared, BoundProgram, GpuExecu
   }
 
   /** Throws KernelZooError: memory, run, timeout. */
-  protected override async ranApart<Result>(
+  protected override ranApart<Result>(
     all: readonly Prepared[],
     feeds: readonly Stored[],
     work: (outputs: readonly Stored[]) => Promise<Result>,
   ): Promise<Result> {
-    const { open, buffers, order, calls } = this.executor;
+    const { open, order, calls } = this.executor;
     const { plan } = order.answer;
-    const programs = programsByCall(all);
-    const apart = await open.scoped(() => buffers.apart(), LIMIT_MS);
-    try {
+    const run = async (apart: PlanBuffers, bound: readonly BoundProgram[]): Promise<Result> => {
       const { inputs, outputs } = apart.placement;
       for (const [i, feed] of feeds.entries()) {
         const input = inputs[i] as (typeof inputs)[0];
         open.device.queue.writeBuffer(apart.of(input), 0, feed);
       }
-      const bound = await open.scoped(
-        () => calls.map(({ program }, i) => apart.bound(i, programs.get(i) ?? program)),
-        LIMIT_MS,
-      );
-      try {
-        const { rest } = this.runs;
-        await runInSlices(open, new Chain(bound), now() + LIMIT_MS, { rest });
-        const computed: Stored[] = [];
-        for (const [i, { tensor }] of plan.outputs.entries()) {
-          const { dtype, shape } = plan.tensors[tensor] as PlanTensor;
-          const output = apart.of(outputs[i] as (typeof outputs)[0]);
-          const bytes = await readBuffer(open, output, 4 * productOf(shape), LIMIT_MS);
-          computed.push(viewOf(bytes, dtype, 0, productOf(shape)) as Stored);
-        }
-        return await work(computed);
-      } finally {
-        for (const call of bound) call.dispose();
+      const { rest } = this.runs;
+      await runInSlices(open, new Chain(bound), now() + LIMIT_MS, { rest });
+      const computed: Stored[] = [];
+      for (const [i, { tensor }] of plan.outputs.entries()) {
+        const { dtype, shape } = plan.tensors[tensor] as PlanTensor;
+        const output = apart.of(outputs[i] as (typeof outputs)[0]);
+        const bytes = await readBuffer(open, output, 4 * productOf(shape), LIMIT_MS);
+        computed.push(viewOf(bytes, dtype, 0, productOf(shape)) as Stored);
       }
-    } finally {
-      apart.dispose();
-    }
+      return work(computed);
+    };
+    return boundApart(this.executor, calls, all, (apart, i, own) => apart.bound(i, own), run);
   }
 
   /** Binds kernels to the model's buffers only now, as those that were refused need none. */

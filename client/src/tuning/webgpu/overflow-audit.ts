@@ -5,7 +5,6 @@
  */
 import { padded, stagingBuffer, storedBytes, viewOfStored } from "../../backend/webgpu/buffers.js";
 import type { BesideCall, GpuExecutor } from "../../backend/webgpu/executor.js";
-import type { BufferOf } from "../../backend/webgpu/memory.js";
 import { LIMIT_MS } from "../../backend/webgpu/plan-loader.js";
 import type { GoldenFile } from "../../executor/golden-file.js";
 import type { Stored } from "../../executor/golden-tensors.js";
@@ -23,11 +22,10 @@ class WrittenValues {
 
   constructor(executor: GpuExecutor, call: number) {
     this.#executor = executor;
-    this.#output = outputOf(executor, call);
-    const bytes = padded(storedBytes(this.#output));
+    const { tensor, buffer: from } = outputOf(executor, call);
+    this.#output = tensor;
+    const bytes = padded(storedBytes(tensor));
     this.#staging = stagingBuffer(executor.open.device, bytes);
-    const operands = executor.buffers.placement.calls[call] as readonly BufferOf[];
-    const from = executor.buffers.of(operands.at(-1) as BufferOf);
     const copies = [{ from, at: 0, to: this.#staging, offset: 0, bytes }];
     this.beside = { call, before: null, copies };
   }
@@ -60,7 +58,7 @@ export class OverflowAudit {
     this.#golden = golden;
     this.#runs = runs;
     const calls = [...executor.order.answer.plan.calls.keys()];
-    this.#turn = calls.filter((call) => outputOf(executor, call).dtype === "f16");
+    this.#turn = calls.filter((call) => outputOf(executor, call).tensor.dtype === "f16");
   }
 
   /** Answers what is looked at in the run that begins; null mostly. Throws KernelZooError: run. */

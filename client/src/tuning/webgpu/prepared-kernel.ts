@@ -1,6 +1,6 @@
 /** Kernels that are compiled for a GPU, and their calls bound to buffers of a model. */
 import type { OpenDevice } from "../../backend/webgpu/device.js";
-import { LIMIT_MS } from "../../backend/webgpu/plan-loader.js";
+import { LIMIT_MS, type PlanBuffers } from "../../backend/webgpu/plan-loader.js";
 import type { Program } from "../../backend/webgpu/program.js";
 import type { KernelWire } from "../../wire/types.js";
 import type { Calls } from "../kernel-swapper.js";
@@ -13,11 +13,41 @@ export interface Prepared {
   readonly calls: readonly number[];
 }
 
-export const programsByCall = (all: readonly Prepared[]): ReadonlyMap<number, Program> =>
-  new Map(all.flatMap(({ calls, program }) => calls.map((i) => [i, program] as const)));
+export interface BoundKernel {
+  readonly program: Program;
+  dispose(): void;
+}
+
+/**
+ * Does work on all calls of a model in buffers of their own, where kernels of `all` take the places
+ * of others. Throws KernelZooError: memory, run.
+ */
+export async function boundApart<Call extends BoundKernel, Result>(
+  { open, buffers }: { readonly open: OpenDevice; readonly buffers: PlanBuffers },
+  calls: readonly BoundKernel[],
+  all: readonly Prepared[],
+  bind: (apart: PlanBuffers, call: number, program: Program) => Call,
+  work: (apart: PlanBuffers, bound: readonly Call[]) => Promise<Result>,
+): Promise<Result> {
+  const programs = new Map(
+    all.flatMap(({ calls: own, program }) => own.map((i) => [i, program] as const)),
+  );
+  const apart = await open.scoped(() => buffers.apart(), LIMIT_MS);
+  try {
+    const bound = await open.scoped(
+      () => calls.map(({ program }, i) => bind(apart, i, programs.get(i) ?? program)),
+      LIMIT_MS,
+    );
+    return await work(apart, bound).finally(() => {
+      for (const call of bound) call.dispose();
+    });
+  } finally {
+    apart.dispose();
+  }
+}
 
 /** The calls of each kernel as `bind` makes them. Throws KernelZooError (run, memory), with none left. */
-export async function boundCalls<Call extends { dispose(): void }>(
+export async function boundCalls<Call extends Pick<BoundKernel, "dispose">>(
   open: OpenDevice,
   all: readonly Prepared[],
   bind: (call: number, program: Program) => Call,
