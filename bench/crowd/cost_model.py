@@ -3,19 +3,21 @@ measurements.
 
     python -m bench.crowd.cost_model [--recipes] [--workloads conv2d] [--json FILE]
 
-The data set is that of fixtures/recorded: engines and flags of one machine. Each device in turn,
-and each fifth of the shapes, is kept from training and then foretold. `--recipes` compares ways of
+The data set is that of fixtures/recorded: engines and flags of three machines. Each device in turn,
+each machine with all of its devices, and each fifth of the shapes, is kept from training and then
+foretold. `--recipes` compares ways of
 training; the first is the one that is used. `--workloads` scores those alone whose keys begin so;
 the model is trained on all.
 """
 
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
 from bench.options import parser, run
 from bench.report import Cell, Claim, Report, machine
 from fixtures.recorded import dataset
+from fixtures.recorded.dataset import Dataset
 from services.tuner.cost_model.dataset import Race, fingerprint, races
 from services.tuner.cost_model.evaluation import Score, score
 from services.tuner.cost_model.model import CostModel, Hyperparameters, train
@@ -30,10 +32,16 @@ REGRET = 0.10
 FOLDS = 5
 
 Side = Callable[[Race], str]
-SIDES: dict[str, Side] = {
-    "devices": lambda race: race.device.hardware,
-    "shapes": lambda race: str(int(fingerprint(race.workload_key), 16) % FOLDS),
-}
+
+
+def sides(recorded: Dataset) -> Mapping[str, Side]:
+    """Gives what is held out together with a race, by the name of the division."""
+    machines = {each.to_device().hardware: each.machine for each in recorded.devices}
+    return {
+        "devices": lambda race: race.device.hardware,
+        "machines": lambda race: machines[race.device.hardware],
+        "shapes": lambda race: str(int(fingerprint(race.workload_key), 16) % FOLDS),
+    }
 
 
 def foretold(
@@ -101,7 +109,7 @@ def measure(options: Namespace) -> Report:
     promise = score(scored, lambda race: range(len(race.observations)))
     rows, claims = [row("lite space", "–", promise)], []
     for recipe in RECIPES if options.recipes else RECIPES[:1]:
-        for name, side in SIDES.items():
+        for name, side in sides(recorded).items():
             found = foretold(every, side, recipe, options.parts, options.workloads)
             rows.append(row(f"{recipe.objective} {recipe.depth}", name, found))
             if recipe == RECIPES[0]:
@@ -137,5 +145,7 @@ if __name__ == "__main__":
     options = parser(__doc__ or "")
     options.add_argument("--recipes", action="store_true", help="compare ways of training")
     options.add_argument("--workloads", default="", help="score races of these alone, as conv2d")
-    options.add_argument("--parts", type=int, help="hold out that many devices and folds of shapes")
+    options.add_argument(
+        "--parts", type=int, help="hold out that many devices, machines and folds of shapes"
+    )
     run(options, measure, tiny=("--parts", "1"))

@@ -1,4 +1,4 @@
-"""Learning from what browsers of two machines really measured (see fixtures/recorded)."""
+"""Learning from what browsers of three machines really measured (see fixtures/recorded)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,7 +30,7 @@ def test_the_data_set_holds_real_models_in_many_settings_of_three_engines(
     observations: Sequence[Observation],
 ) -> None:
     every = races(observations)
-    assert len({race.device.hardware for race in every}) == 13
+    assert len({race.device.hardware for race in every}) == 21
     assert {race.device.engine.name for race in every} == {"Chromium", "Firefox", "Safari"}
     families = {each.candidate.workload.operator.family for each in observations}
     assert families == {"contraction", "convolution", "reduction", "elementwise"}
