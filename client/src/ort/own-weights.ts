@@ -17,7 +17,7 @@ type Part = readonly [
   offset: number,
   bytes: number,
   columns: readonly Matrix[],
-  form: "same" | "transposed" | "uint8" | "int8",
+  form: "same" | "transposed",
   entryBytes: number,
 ];
 
@@ -67,14 +67,10 @@ function weightOf(
   files: readonly Uint8Array[],
   [, bytes, columns, form, entryBytes]: Part,
 ): Uint8Array {
-  if (form === "same") return joined(files, bytes, columns);
-  if (form === "transposed") {
-    const width = columns.reduce((sum, [, , rowBytes]) => sum + rowBytes, 0);
-    return transposed(joined(files, bytes, columns), width / entryBytes, entryBytes);
-  }
-  const narrow = joined(files, bytes / 4, columns);
-  const entries = form === "uint8" ? narrow : new Int8Array(narrow.slice().buffer);
-  return new Uint8Array(Int32Array.from(entries).buffer);
+  const matrix = joined(files, bytes, columns);
+  if (form === "same") return matrix;
+  const width = columns.reduce((sum, [, , rowBytes]) => sum + rowBytes, 0);
+  return transposed(matrix, width / entryBytes, entryBytes);
 }
 
 /**

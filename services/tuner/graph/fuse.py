@@ -1,5 +1,6 @@
 """The rules that make few calls of many nodes, in their order. Each is a function of a graph.
 
+    byte_tables_packed      tables of bytes lie four to a word
     large_constants_split   tables that are no tensor of a kernel lie in pieces
     pooling_channels_last   means and largest entries of whole images are pooling
     channels_last           images lie as convolutions want them, transposes become views
@@ -14,7 +15,7 @@
     tied_weights_shared     weights that are another constant's transpose are read from it
     attention_joined        products of heads and their softmax are one program
 
-The first is no choice, as kernels take no larger tensors. Epilogues go before movements: a
+The second is no choice, as kernels take no larger tensors. Epilogues go before movements: a
 transpose that had taken a bias could not give it back. Norms go before epilogues, because a
 contraction may take the sum that a norm is computed of.
 """
@@ -28,6 +29,7 @@ from numpy.typing import NDArray
 from services.tuner.graph.attending import attention_joined
 from services.tuner.graph.byte_images import byte_images_named
 from services.tuner.graph.byte_products import byte_products_named
+from services.tuner.graph.byte_tables import byte_tables_packed
 from services.tuner.graph.epilogues import epilogues_fused
 from services.tuner.graph.graph import Graph, Node
 from services.tuner.graph.layout import channels_last, pooling_channels_last
@@ -79,7 +81,7 @@ def fused_f16(graph: Graph, feeds: Mapping[str, NDArray[Any]]) -> tuple[Graph, t
 
 def ruled(graph: Graph, rules: Rules) -> Graph:
     """A graph that the rules have been through, which is not lowered yet."""
-    graph = large_constants_split(graph)
+    graph = large_constants_split(byte_tables_packed(graph) if rules.bytes else graph)
     for switch, rule in _order(rules):
         graph = rule(graph) if switch else graph
     return graph

@@ -14,8 +14,8 @@ author's: padding, small constants, and what the import computed of weights. Of
 the part says that 4096 bytes of the weights file from byte 128 on are two matrices side by side, of
 which each row has 16 bytes of the model's own file, from byte 910 and from byte 7000 on: the import
 multiplies by several weights at once. A weight that lies there as a whole is one matrix of one row.
-What is put side by side is then the `same` in the weights file, `transposed` with entries of so
-many bytes, or has entries of `uint8` or `int8` that are int32 there.
+What is put side by side is then the `same` in the weights file, or `transposed` with entries of so
+many bytes.
 """
 
 import json
@@ -27,7 +27,6 @@ from math import prod
 
 import numpy as np
 
-from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import Weight
 from services.tuner.graph.source_hashes import WEIGHT_BYTES, WeightPlace
 from services.tuner.graph.storage import Bytes
@@ -40,8 +39,6 @@ MOST_OWN = 1 / 2
 class _Form(StrEnum):
     SAME = "same"
     TRANSPOSED = "transposed"
-    UINT8 = "uint8"
-    INT8 = "int8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +112,6 @@ def _matrices(body: Bytes, weight: Weight) -> Iterator[tuple[_Form, Bytes]]:
         if weight.dtype.size_bytes <= 4:
             entries = body.reshape(rows, weight.shape[-1], weight.dtype.size_bytes)
             yield _Form.TRANSPOSED, entries.swapaxes(0, 1).reshape(weight.shape[-1], -1)
-    if weight.dtype is DType.I32:
-        wide = body.view(np.int32)
-        for form, narrow in ((_Form.UINT8, np.uint8), (_Form.INT8, np.int8)):
-            if np.array_equal(wide.astype(narrow), wide):
-                yield form, wide.astype(narrow).view(np.uint8).reshape(1, -1)
 
 
 def _columns(matrix: Bytes, places: Mapping[str, WeightPlace]) -> tuple[_Column, ...] | None:

@@ -24,6 +24,8 @@ from services.tuner.graph.weights import WeightFile
 RECORDED = Path(__file__).parents[2] / "golden" / "original_map.json"
 """client/tests/own-weights.test.ts puts this file together."""
 ENCODER = Encoder(layers=1, hidden=64, inner=256)
+TABLE_BYTES = 1600
+"""Its table of tokens, with an entry to a byte."""
 
 
 def map_of(
@@ -47,8 +49,7 @@ def put_together(made: bytes, size: int, folder: Path, name: str) -> bytes:
         whole += own[taken : taken + gap]
         taken += gap
         rows_bytes = sum(width for *_, width in columns) or 1
-        narrow = 4 if form in ("uint8", "int8") else 1
-        rows = count // narrow // rows_bytes
+        rows = count // rows_bytes
         matrices = [
             np.frombuffer(files[where], np.uint8, rows * width, start).reshape(rows, width)
             for where, start, width in columns
@@ -56,8 +57,6 @@ def put_together(made: bytes, size: int, folder: Path, name: str) -> bytes:
         joined = np.concatenate(matrices, axis=1) if columns else np.zeros(0, np.uint8)
         if form == "transposed":
             joined = joined.reshape(rows, -1, entry).swapaxes(0, 1)
-        if narrow > 1:
-            joined = joined.view(form).astype(np.int32)
         whole += joined.tobytes()
     assert taken == len(own)
     return whole
@@ -90,7 +89,7 @@ def test_a_weights_file_is_the_authors_bytes_and_few_others(tmp_path: Path, exte
         )
 
 
-def test_weights_of_bytes_lie_transposed_and_widened(tmp_path: Path) -> None:
+def test_matrices_of_bytes_lie_transposed_and_tables_as_they_are(tmp_path: Path) -> None:
     """onnxruntime's quantiser writes matrices by their rows, and tables of tokens as bytes."""
     path, quantised = tmp_path / "model.onnx", tmp_path / "quantised.onnx"
     onnx.save(ENCODER.model(), path)
@@ -99,8 +98,9 @@ def test_weights_of_bytes_lie_transposed_and_widened(tmp_path: Path) -> None:
     assert made is not None
     right = b"".join(file.blocks())
     assert put_together(made, file.size_bytes, tmp_path, quantised.name) == right
-    forms = {part[3] for part in json.loads(made.partition(b"\n")[0])["parts"]}
-    assert {"transposed", "uint8"} <= forms
+    parts = json.loads(made.partition(b"\n")[0])["parts"]
+    assert {part[3] for part in parts} == {"transposed", "same"}
+    assert [part[1] for part in parts if part[3] == "same"] == [TABLE_BYTES]
 
 
 def test_weights_that_the_file_has_otherwise_are_not_taken_from_it(tmp_path: Path) -> None:
