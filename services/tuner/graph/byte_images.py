@@ -104,7 +104,7 @@ class _Naming:
         self._integers: dict[str, str] = {}
 
     def finished(self) -> Graph:
-        if not any(_is_convolution(node) for node in self._graph.nodes):
+        if not any(is_convolution(node) for node in self._graph.nodes):
             return self._graph
         for node in self._graph.nodes:
             if not (self._quantises(node) or self._convolves(node) or self._is_whole(node)):
@@ -243,7 +243,7 @@ class _Naming:
     # Convolutions.
 
     def _convolves(self, node: Node) -> bool:
-        if not _is_convolution(node) or node.inputs[1] not in self._graph.constants:
+        if not is_convolution(node) or node.inputs[1] not in self._graph.constants:
             return False
         held = self._read(node.inputs[0])
         if held is None:
@@ -477,7 +477,8 @@ def _operator(node: Node) -> str:
     return node.op.operator.name if isinstance(node.op, Workload) else ""
 
 
-def _is_convolution(node: Node) -> bool:
+def is_convolution(node: Node) -> bool:
+    """Returns whether a node is a named convolution with nothing behind it."""
     if not isinstance(node.op, Workload) or node.op.epilogue:
         return False
     return node.op.operator.name in (OVER_ALL, APART)

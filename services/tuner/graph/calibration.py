@@ -1,4 +1,7 @@
-"""Inputs that say what a network is for: arrays of a file .npz, by the names of its inputs."""
+"""Inputs that say what a network is for: arrays of a file .npz, by the names of its inputs.
+
+They are those of one run, or of several one after the other along an axis before all others.
+"""
 
 import zlib
 from collections.abc import Mapping
@@ -21,9 +24,9 @@ _UNREADABLE = (
 )
 
 
-def calibration_feeds(path: Path, graph: Graph) -> Feeds:
-    """The arrays of the file, one for each input. Raises InvalidInput, with what to write instead,
-    for a file that is none, and for arrays that the inputs cannot be."""
+def calibration_feeds(path: Path, graph: Graph) -> tuple[Feeds, ...]:
+    """The inputs of each run, from an array of the file for each input. Raises InvalidInput, with
+    what to write instead, for a file that is none, and for arrays that the inputs cannot be."""
     try:
         with np.load(path, allow_pickle=False) as held:
             arrays = {name: np.asarray(held[name]) for name in held.files}
@@ -39,7 +42,19 @@ def calibration_feeds(path: Path, graph: Graph) -> Feeds:
         raise InvalidInput(
             f"{path} {wrong}; write it by numpy.savez({path.name!r}, {_wanted(graph)})"
         )
-    return {port.name: _fed(path, port, arrays[port.name], graph) for port in graph.inputs}
+    ranks = {port.name: len(graph.values[port.value].shape) for port in graph.inputs}
+    counts = {len(x) for name, x in arrays.items() if x.ndim == ranks[name] + 1}
+    if len(counts) > 1 or (counts and any(arrays[each].ndim == ranks[each] for each in ranks)):
+        raise InvalidInput(
+            f"{path} has inputs of several runs for some arrays and of another number for others; "
+            "give each array as many runs along its first axis"
+        )
+    if 0 in counts:
+        raise InvalidInput(f"{path} has inputs of no run; give some along the first axis")
+    fed = {port.name: _fed(path, port, arrays[port.name], graph) for port in graph.inputs}
+    if not counts:
+        return (fed,)
+    return tuple({name: x[run] for name, x in fed.items()} for run in range(counts.pop()))
 
 
 def _wanted(graph: Graph) -> str:
@@ -48,7 +63,8 @@ def _wanted(graph: Graph) -> str:
 
 def _fed(path: Path, port: GraphPort, array: NDArray[Any], graph: Graph) -> NDArray[Any]:
     shape = graph.values[port.value].shape
-    if array.shape != shape:
+    runs = array.shape[: -len(shape)] if array.ndim == len(shape) + 1 and shape else ()
+    if array.shape != (*runs, *shape):
         raise InvalidInput(
             f"{port.name} in {path} has the shape {list(array.shape)}, but the model takes "
             f"{list(shape)}; give inputs of that shape, or other extents by --dim"

@@ -34,11 +34,11 @@ def evaluate(
     for node in graph.nodes:
         made = graph.values[node.output]
         inputs = [_widened(values[name]) for name in node.inputs]
-        computed = _computed(node.op, inputs, made.shape)
+        entries = computed(node.op, inputs, made.shape)
         if seen is not None:
-            computed = seen(node, np.asarray(computed))
+            entries = seen(node, np.asarray(entries))
         with np.errstate(over="ignore"):
-            values[node.output] = np.asarray(computed, NUMPY_DTYPES[made.dtype])
+            values[node.output] = np.asarray(entries, NUMPY_DTYPES[made.dtype])
             for name, held in zip(node.inputs, inputs, strict=True):
                 if name in graph.states and held is not values[name]:
                     values[name][...] = held
@@ -65,9 +65,8 @@ def _widened(entries: Array) -> Array:
 _COMPUTED_WITH = {np.dtype(np.float16): np.float32, np.dtype(np.int8): np.int32}
 
 
-def _computed(
-    op: Workload | Program | View, inputs: Sequence[Array], shape: Sequence[int]
-) -> Array:
+def computed(op: Workload | Program | View, inputs: Sequence[Array], shape: Sequence[int]) -> Array:
+    """The output of one node, of the `shape` of its value."""
     match op:
         case View():
             return inputs[0].reshape(shape)

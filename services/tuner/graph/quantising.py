@@ -4,6 +4,8 @@ activations by their range in each run, weights by a scale for each column.
     y = MatMul (x, w)        bytes, s, z = DynamicQuantizeLinear (x)
                              y = Mul (Cast (ByteMatMul (bytes, codes, z)), Mul (s, scales))
 
+Convolutions multiply bytes, too, by ranges that inputs tell (quantising_images.py).
+
 Products that lose most stay as they are until outputs keep to a stated error. What each loses by
 itself is seen with the activations of the golden inputs, or of inputs that say what the network is
 for; how many may be quantised is found by bisection, so that a network is evaluated about log2 of
@@ -22,16 +24,26 @@ from onnx import TensorProto
 from kernelzoo.domain.operators.integer_products import PER_WORD
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput
-from services.tuner.graph.evaluate import evaluate
+from services.tuner.graph.byte_images import is_convolution
+from services.tuner.graph.evaluate import computed, evaluate
 from services.tuner.graph.golden import GoldenFile, golden_file
 from services.tuner.graph.graph import Graph, Node, View
 from services.tuner.graph.importing import graph_of
 from services.tuner.graph.network import Network, Step, TensorType
+from services.tuner.graph.quantising_images import (
+    MOST,
+    STEPS,
+    Feeds,
+    Range,
+    Ranges,
+    before_activation,
+    filters_of,
+    images_of,
+    ranges_of,
+    rounded,
+)
 from services.tuner.graph.storing import output_error
 
-STEPS = 127
-"""Weights are whole numbers of at most so many steps to either side of zero."""
-MOST = 255
 FLOAT, BYTE, CODE, WHOLE = (np.dtype(t) for t in (np.float32, np.uint8, np.int8, np.int32))
 Labels = frozenset[str]
 
@@ -71,9 +83,10 @@ def _cosine(found: NDArray[Any], right: NDArray[Any]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantisedModel:
-    """`left` are products that stay f32, each with the share of its magnitude that it would lose.
-    `error` is that of the golden outputs, of the largest magnitude of each, `apart` how far those
-    outputs are that decided, by what was asked for."""
+    """Products and convolutions of the labels `quantised` multiply bytes. Those of `left` stay f32,
+    each with the share of its magnitude that it would lose. `error` is that of the golden outputs,
+    of the largest magnitude of each, `apart` how far those outputs are that decided, by what was
+    asked for."""
 
     graphs: tuple[Graph, ...]
     golden: tuple[GoldenFile, ...]
@@ -85,12 +98,13 @@ class QuantisedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """Outputs may be so far from those of f32, by a metric, with `feeds` for each network in the
-    place of the golden inputs."""
+    """Outputs may be so far from those of f32, by a metric, with some `feeds` for each network in
+    the place of the golden inputs. Images have the ranges of these feeds; without any they have
+    those of each run."""
 
     max_error: float
     metric: Metric = Metric.LARGEST
-    feeds: Sequence[Mapping[str, NDArray[Any]]] = ()
+    feeds: Sequence[Sequence[Feeds]] = ()
 
 
 def quantised_model(
@@ -101,24 +115,31 @@ def quantised_model(
 ) -> QuantisedModel:
     """`graphs` are those of the networks, `golden` their golden files. Raises InvalidInput where a
     network has no product that may be quantised, or where none keeps to the bound."""
-    judged = [(each.feeds, each.outputs, each.off) for each in golden]
+    judged = [[_Judged(each.feeds, each.outputs, each.off)] for each in golden]
+    ranges: list[Ranges | None] = [None for _ in networks]
     if bound.feeds:
-        fed = zip(graphs, bound.feeds, strict=True)
-        judged = [(dict(feeds), evaluate(graph, feeds), {}) for graph, feeds in fed]
-    losses = _losses(networks[0], graphs[0], judged[0][0])
+        judged = [
+            [_Judged(feeds, evaluate(graph, feeds), {}) for feeds in every]
+            for graph, every in zip(graphs, bound.feeds, strict=True)
+        ]
+        ranges = [_ranges(*each) for each in zip(networks, bound.feeds, strict=True)]
+    losses = _losses(networks[0], graphs[0], judged[0][0].feeds, fixed=bool(bound.feeds))
     if not losses:
         raise InvalidInput(
-            "the model has no product with constant weights that could be quantised: those of "
-            f"MatMul and Gemm, with lines of a multiple of {PER_WORD}; leave --quantize out"
+            "the model has nothing with constant weights that could be quantised: products of "
+            f"MatMul and Gemm with lines of a multiple of {PER_WORD}, and convolutions of so many "
+            "channels; leave --quantize out"
         )
     order = sorted(losses, key=lambda label: losses[label])
 
     def tried(count: int) -> tuple[tuple[Graph, ...], float]:
         labels = frozenset(order[:count])
-        made = tuple(graph_of(quantised(each, labels)) for each in networks)
+        pairs = zip(networks, ranges, strict=True)
+        made = tuple(graph_of(quantised(each, labels, known)) for each, known in pairs)
         errors = [
-            bound.metric.apart(evaluate(graph, feeds), right, off)
-            for graph, (feeds, right, off) in zip(made, judged, strict=True)
+            bound.metric.apart(evaluate(graph, each.feeds), each.right, each.off)
+            for graph, every in zip(made, judged, strict=True)
+            for each in every
         ]
         return made, float(np.max(errors))
 
@@ -147,6 +168,23 @@ def quantised_model(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """Outputs of f32 for some inputs; of each so many entries may be `off`."""
+
+    feeds: Feeds
+    right: Feeds
+    off: Mapping[str, int]
+
+
+def _ranges(network: Network, feeds: Sequence[Feeds]) -> Ranges:
+    """The ranges of all images that may be bytes."""
+    labels = (
+        step.label for step in network.steps if filters_of(network, step, fixed=True) is not None
+    )
+    return ranges_of(network, images_of(network, frozenset(labels)), feeds)
+
+
 Tried = tuple[tuple[Graph, ...], float]
 
 
@@ -166,12 +204,21 @@ def _most(count: int, tried: Callable[[int], Tried], max_error: float) -> tuple[
     return held, best
 
 
-def quantised(network: Network, labels: Labels) -> Network:
-    """The network with the products of these labels quantised; what several read is once."""
-    writing = _Writing(network)
+def quantised(network: Network, labels: Labels, ranges: Ranges | None = None) -> Network:
+    """The network with the products and convolutions of these labels quantised, images by their
+    `ranges`, or those of each run; what several read is quantised once."""
+    writing = _Writing(network, ranges)
+    images = frozenset(images_of(network, labels) if ranges is not None else ())
     for step in network.steps:
         if step.label in labels and weights_of(network, step) is not None:
             writing.product(step)
+        elif (
+            step.label in labels
+            and (filters := filters_of(network, step, fixed=ranges is not None)) is not None
+        ):
+            writing.convolution(step, filters)
+        elif step.operator == "Add" and images.issuperset(step.inputs):
+            writing.sum_of_images(step)
         else:
             writing.steps.append(step)
     return replace(
@@ -209,12 +256,14 @@ def codes_of(weights: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np
 class _Writing:
     """The steps so far."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, ranges: Ranges | None = None) -> None:
         self.types = dict(network.types)
         self.constants = dict(network.constants)
         self.steps: list[Step] = []
         self._network = network
+        self._ranges = ranges
         self._read: dict[str, tuple[str, str, str]] = {}
+        self._images: dict[str, str] = {}
 
     def product(self, step: Step) -> None:
         weights = weights_of(self._network, step)
@@ -237,6 +286,31 @@ class _Writing:
             self.steps.append(
                 replace(step, operator="Mul", inputs=(real, both), attributes={}, version=14)
             )
+
+    def convolution(self, step: Step, filters: NDArray[np.float32]) -> None:
+        held = self._constant(step, "filters", rounded(filters, axis=0))
+        image = self._image(step, step.inputs[0])
+        self.steps.append(replace(step, inputs=(image, held, *step.inputs[2:])))
+
+    def sum_of_images(self, step: Step) -> None:
+        inputs = tuple(self._image(step, name) for name in step.inputs)
+        self.steps.append(replace(step, inputs=inputs))
+
+    def _image(self, step: Step, name: str) -> str:
+        """The real numbers that the bytes of an image stand for."""
+        if name not in self._images:
+            shape = self.types[name].shape
+            if self._ranges is None:
+                bytes_, scale, zero = self._quantised(step)
+            else:
+                own = self._ranges[name]
+                scale = self._constant(step, "scale", np.asarray(own.scale))
+                zero = self._constant(step, "zero", np.asarray(own.zero))
+                given = (before_activation(self._network, name, own), scale, zero)
+                bytes_ = self._step(step, "QuantizeLinear", given, BYTE, shape, axis=1)
+            given = (bytes_, scale, zero)
+            self._images[name] = self._step(step, "DequantizeLinear", given, FLOAT, shape, axis=1)
+        return self._images[name]
 
     def _quantised(self, step: Step) -> tuple[str, str, str]:
         """The bytes of what a product reads, their scale and their zero point."""
@@ -289,27 +363,36 @@ class _Writing:
         return name
 
 
-def _losses(network: Network, graph: Graph, feeds: Mapping[str, NDArray[Any]]) -> dict[str, float]:
-    """The share of its magnitude that each product loses by itself, by its label."""
+def _losses(network: Network, graph: Graph, feeds: Feeds, *, fixed: bool) -> dict[str, float]:
+    """The share of its magnitude that each product or convolution loses by itself, by its label;
+    images have `fixed` ranges or those of each run."""
     steps = {step.label: step for step in network.steps}
     weights = {
         label: held
         for label, step in steps.items()
         if (held := weights_of(network, step)) is not None
     }
+    images = {
+        label for label, step in steps.items() if filters_of(network, step, fixed=fixed) is not None
+    }
     roots: dict[str, str] = {}
     read: dict[str, list[str]] = {}
+    convolutions: dict[str, list[Node]] = {}
     for node in graph.nodes:
         source = roots.get(node.inputs[0], node.inputs[0]) if node.inputs else ""
         if isinstance(node.op, View):
             roots[node.output] = source
         elif isinstance(node.op, Workload) and node.label in weights:
             read.setdefault(source, []).append(node.label)
+        elif is_convolution(node) and node.label in images:
+            convolutions.setdefault(node.inputs[0], []).append(node)
     losses: dict[str, float] = {}
 
     def look(name: str, entries: NDArray[Any]) -> None:
         for label in read.get(name, ()):
             losses[label] = _loss(entries, weights[label])
+        for node in convolutions.get(name, ()):
+            losses[node.label] = _loss_of_image(graph, node, entries)
 
     def seen(node: Node, entries: NDArray[Any]) -> NDArray[Any]:
         look(node.output, entries)
@@ -323,11 +406,28 @@ def _losses(network: Network, graph: Graph, feeds: Mapping[str, NDArray[Any]]) -
 
 def _loss(entries: NDArray[Any], weights: NDArray[np.float32]) -> float:
     x = np.asarray(entries, np.float32).reshape(-1, weights.shape[0])
-    least, most = min(0.0, float(x.min())), max(0.0, float(x.max()))
-    scale = (most - least) / MOST or 1.0
-    zero = np.rint(-least / scale)
-    near = (np.clip(np.rint(x / scale) + zero, 0, MOST) - zero) * scale
     codes, scales = codes_of(weights)
-    right = x @ weights
+    return _apart(_near(x) @ (codes * scales), x @ weights)
+
+
+def _loss_of_image(graph: Graph, node: Node, entries: NDArray[Any]) -> float:
+    filters = np.asarray(graph.constants[node.inputs[1]], np.float32)
+    x = np.asarray(entries, np.float32)
+    right, near = (
+        computed(node.op, (image, held), graph.values[node.output].shape)
+        for image, held in ((x, filters), (_near(x), rounded(filters, axis=-1)))
+    )
+    return _apart(near, right)
+
+
+def _near(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """What the bytes of these entries stand for, by their own range."""
+    own = Range(min(0.0, float(x.min())), max(0.0, float(x.max())))
+    zero = np.float32(own.zero)
+    bytes_ = np.clip(np.rint(x / own.scale) + zero, 0, MOST)
+    return np.asarray((bytes_ - zero) * own.scale, np.float32)
+
+
+def _apart(found: NDArray[Any], right: NDArray[Any]) -> float:
     size = float(np.linalg.norm(right))
-    return float(np.linalg.norm(near @ (codes * scales) - right)) / size if size else 0.0
+    return float(np.linalg.norm(found - right)) / size if size else 0.0
