@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from cli.stack.place import Place, read_or_make_keys, running_stack
 from kernelzoo.domain.device import Hardware
+from kernelzoo.domain.precision import Precision
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, StackError
@@ -207,17 +208,24 @@ class GatewayClient:
         return self._ask(ModelCoverage, "GET", f"{_model_path(name)}/coverage")
 
     def model_timeline(
-        self, name: str, device_class: str, dimensions: Mapping[str, int]
+        self, name: str, device_class: str, dimensions: Mapping[str, int], precision: Precision
     ) -> ModelTimeline:
         path = f"{_model_path(name)}/{quote(device_class, safe=':+')}/timeline"
-        return self._ask(ModelTimeline, "GET", f"{path}?{urlencode(dimensions)}")
+        asked = urlencode({**dimensions, "precision": precision})
+        return self._ask(ModelTimeline, "GET", f"{path}?{asked}")
 
     def model_manifest_bytes(
-        self, name: str, device_class: str, dimensions: Mapping[str, int]
+        self,
+        name: str,
+        device_class: str,
+        dimensions: Mapping[str, int],
+        precision: Precision | None = None,
     ) -> bytes:
-        """Returns the manifest of a model as it was signed."""
+        """Returns the manifest of a model as it was signed, of the precision that the zoo chooses
+        unless told."""
         path = f"{_model_path(name)}/{quote(device_class, safe=':+')}"
-        return self._send("GET", f"{path}?{urlencode(dimensions)}").content
+        of = {} if precision is None else {"precision": precision}
+        return self._send("GET", f"{path}?{urlencode({**dimensions, **of})}").content
 
     def register_model(self, name: str, request: ModelRequest, *, replace: bool) -> Registered:
         path = _model_path(name) + ("?replace=true" if replace else "")

@@ -1,6 +1,7 @@
 """A set or a model of a gateway, collected as the files of a bundle."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -20,6 +21,7 @@ from cli.bundle.contents import (
 from cli.bundle.parts import in_parts
 from cli.gateway_client import GatewayClient
 from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.precision import Precision
 from kernelzoo.domain.zoo import EntryState
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats import bundle
@@ -49,6 +51,7 @@ class _FetchedModel:
         return BundledModel(
             name=told.name,
             dimensions=told.dimensions,
+            precision=told.precision,
             device_class=told.device_class,
             body=self.body,
         )
@@ -92,22 +95,29 @@ def _collect_model(
     file_bytes: int | None,
 ) -> dict[str, bytes]:
     """Every plan on every class; of a pair that is given, on its wasm class. A GPU is given the
-    plan of f16 where there is one."""
-    sizes = [each.dimensions for each in gateway.model(name).plans if each.dtype is DType.F32]
+    plan of f16 where there is one. Of several precisions the one that the zoo chooses comes
+    first, which a page takes unless it asks for another."""
+    precisions: dict[tuple[tuple[str, int], ...], list[Precision]] = defaultdict(list)
+    for plan in gateway.model(name).plans:
+        if plan.dtype is DType.F32:
+            precisions[tuple(plan.dimensions.items())].append(plan.precision)
     covered = gateway.model_coverage(name).coverage
     voted = [(each.device_class,) for each in covered if each.confirmed]
     usual = [each for each in bundle.any_classes() if len(each) == 1]
     wanted = dict.fromkeys(each[0] for each in (*(classes or voted), *usual))
     fetched = [
-        _fetch_model(gateway, name, dimensions, each) for dimensions in sizes for each in wanted
+        model
+        for dimensions, every in precisions.items()
+        for each in wanted
+        for model in _fetch_precisions(gateway, name, dict(dimensions), every, each)
     ]
     kept = [each for each in fetched if not each.manifest.missing]
     if not kept:
         raise InvalidInput(f"not all of {name} is compiled yet; `kernelzoo jobs list` shows it")
     if javascript:
         (plain,) = bundle.without_webassembly()
-        for dimensions in sizes:
-            ask = partial(_fetch_model, gateway, name, dimensions, plain)
+        for dimensions in precisions:
+            ask = partial(_fetch_model, gateway, name, dict(dimensions), plain)
             kept.append(_compiled(name, ask))
     return _bundled(gateway, name, (), kept, file_bytes)
 
@@ -164,10 +174,28 @@ def _fetch(gateway: GatewayClient, name: str, classes: Classes) -> _Fetched:
     return _Fetched(classes=classes, body=body, manifest=manifest)
 
 
+def _fetch_precisions(
+    gateway: GatewayClient,
+    name: str,
+    dimensions: Mapping[str, int],
+    precisions: Sequence[Precision],
+    device_class: str,
+) -> Iterator[_FetchedModel]:
+    first = _fetch_model(gateway, name, dimensions, device_class)
+    yield first
+    for each in precisions:
+        if each is not first.manifest.precision:
+            yield _fetch_model(gateway, name, dimensions, device_class, each)
+
+
 def _fetch_model(
-    gateway: GatewayClient, name: str, dimensions: Mapping[str, int], device_class: str
+    gateway: GatewayClient,
+    name: str,
+    dimensions: Mapping[str, int],
+    device_class: str,
+    precision: Precision | None = None,
 ) -> _FetchedModel:
-    body = gateway.model_manifest_bytes(name, device_class, dimensions)
+    body = gateway.model_manifest_bytes(name, device_class, dimensions, precision)
     return _FetchedModel(body=body, manifest=ModelManifest.model_validate_json(body))
 
 

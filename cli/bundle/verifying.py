@@ -17,6 +17,7 @@ from cli.bundle.contents import (
     signers_of,
 )
 from cli.bundle.parts import joined
+from kernelzoo.domain.precision import Precision
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats import bundle
 from kernelzoo.formats.bundle import INDEX, LOCK, LockHead
@@ -33,6 +34,7 @@ class IndexedManifest(BaseModel):
 class IndexedModel(IndexedManifest):
     name: str
     dimensions: dict[str, int]
+    precision: Precision | None = None
 
 
 class Index(BaseModel):
@@ -116,7 +118,8 @@ def _checked(files: Files, listed: IndexedManifest, name: str, keys: tuple[str, 
 def _checked_model(files: Files, listed: IndexedModel, keys: tuple[str, ...]) -> ModelManifest:
     manifest = ModelManifest.model_validate_json(_signed_part(files, listed, keys))
     told = (manifest.name, manifest.dimensions, [manifest.device_class])
-    if told != (listed.name, listed.dimensions, listed.device_classes):
+    wrong = listed.precision not in (None, manifest.precision)
+    if wrong or told != (listed.name, listed.dimensions, listed.device_classes):
         raise _of_others(listed)
     return manifest
 

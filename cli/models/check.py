@@ -13,6 +13,7 @@ from cli.models.dimensions import Dimensions, written
 from cli.models.sending import Told
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.precision import Precision
 from kernelzoo.domain.target import BYTE_DOTS, TargetKind
 from kernelzoo.errors import InvalidInput, StackError
 from kernelzoo.formats.bundle import any_classes
@@ -35,6 +36,7 @@ class ModelFinding(BaseModel):
 
     device_class: str
     dimensions: dict[str, int]
+    precision: Precision
     right: bool
     tolerance: float
     default: dict[str, float | None]
@@ -46,6 +48,7 @@ class ModelFinding(BaseModel):
 class ClassChecked:
     device_class: str
     dimensions: Dimensions
+    precision: Precision
     checked: Checked
 
     @property
@@ -54,6 +57,7 @@ class ClassChecked:
         return ModelFinding(
             device_class=self.device_class,
             dimensions=dict(self.dimensions),
+            precision=self.precision,
             right=found.right,
             tolerance=found.tolerance,
             default=_numbers(found.default),
@@ -74,7 +78,7 @@ class ClassChecked:
         found = self.checked
         verdict = "right" if found.right else "WRONG"
         head = (
-            f"{self.device_class}, {written(self.dimensions)}: {verdict}; default kernels "
+            f"{self.device_class}, {_of(self)}: {verdict}; default kernels "
             f"{_worst(found.default)}, served kernels {_worst(found.served)} "
             f"of {found.tolerance:.0e} allowed"
         )
@@ -104,10 +108,11 @@ def check_model(
         raise InvalidInput(f"{name} has no such plan; it has {have}")
     for plan in plans:
         for device_class in given:
-            told(f"checking {written(plan.dimensions)} on {device_class}")
+            told(f"checking {_of(plan)} on {device_class}")
             yield ClassChecked(
                 device_class=device_class,
                 dimensions=plan.dimensions,
+                precision=plan.precision,
                 checked=_check(gateway, model, plan, device_class),
             )
 
@@ -118,16 +123,18 @@ MOST_BYTES = 1 << 30
 does when it is asked."""
 
 
-def check_added(gateway: GatewayClient, name: str, weights: Path, told: Told) -> None:
+def check_added(
+    gateway: GatewayClient, name: str, weights: Mapping[Precision, Path], told: Told
+) -> None:
     """Runs the plans of a model that was added through the default kernels, in wasmtime. `weights`
-    are those of f32. Raises StackError where they do not compute the golden outputs: no device is
-    to blame for that."""
+    are the files of those with values of f32. Raises StackError where they do not compute the
+    golden outputs: no device is to blame for that."""
     model = gateway.model(name)
     for plan in model.plans:
         if plan.dtype is not DType.F32 or sum(plan.memory.values()) > MOST_BYTES:
             continue
-        told(f"checking {written(plan.dimensions)} with default kernels")
-        found = _check(gateway, model, plan, _anyone()[0], weights.read_bytes())
+        told(f"checking {_of(plan)} with default kernels")
+        found = _check(gateway, model, plan, _anyone()[0], weights[plan.precision].read_bytes())
         wrong = [name for name, each in found.default.items() if not each <= found.tolerance]
         if wrong:
             raise StackError(_fault(name, plan, found, wrong[0]))
@@ -136,7 +143,7 @@ def check_added(gateway: GatewayClient, name: str, weights: Path, told: Told) ->
 def _fault(name: str, plan: PlanWire, found: Checked, wrong: str) -> str:
     return (
         f"{name} is registered, but its default kernels do not compute the golden {wrong} "
-        f"({written(plan.dimensions)}): it is off by {found.default[wrong]:.1e} of its largest "
+        f"({_of(plan)}): it is off by {found.default[wrong]:.1e} of its largest "
         f"magnitude, and {found.tolerance:.0e} is allowed. That is a fault of this import, not of "
         "a device: pages refuse the model unless they open it with `check: false`. Report it with "
         f"the file; `kernelzoo models remove {name}` takes it back"
@@ -179,8 +186,12 @@ def _check(
 def _manifest(
     gateway: GatewayClient, model: ModelDocument, plan: PlanWire, device_class: str
 ) -> ModelManifest:
-    body = gateway.model_manifest_bytes(model.name, device_class, plan.dimensions)
+    body = gateway.model_manifest_bytes(model.name, device_class, plan.dimensions, plan.precision)
     return ModelManifest.model_validate_json(body)
+
+
+def _of(plan: PlanWire | ClassChecked) -> str:
+    return f"{written(plan.dimensions)} of {plan.precision}"
 
 
 def _usual(gateway: GatewayClient, name: str) -> list[str]:

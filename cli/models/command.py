@@ -47,6 +47,7 @@ from cli.stack.signals import INTERRUPTED, interruptible
 from cli.terminal import live_display, megabytes, note, notes, out
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import Plan
+from kernelzoo.domain.precision import Precision
 from kernelzoo.domain.target import MEASURED, TargetKind
 from kernelzoo.errors import InvalidInput
 from services.gateway.wire.models import ListedModel, PlanCoverage, PlanWire, Registered, WrongPlan
@@ -110,10 +111,17 @@ def add(
     quantize: Annotated[
         QuantizeChoice | None,
         typer.Option(
-            help="Multiply bytes: activations by their range in each run, weights by a scale for "
-            "each column. Products that lose most stay f32 until --max-error holds."
+            help="Add plans that multiply bytes: activations by their range in each run, weights "
+            "by a scale for each column. Products that lose most stay f32 until --max-error holds. "
+            "Pages are given the faster of both."
         ),
     ] = None,
+    f32: Annotated[
+        bool,
+        typer.Option(
+            "--f32/--no-f32", help="With --quantize: keep the plans that multiply numbers of f32."
+        ),
+    ] = True,
     max_error: Annotated[
         float | None,
         typer.Option(
@@ -156,6 +164,7 @@ def add(
             "--calibrate and --metric say what may be quantised; add --quantize int8, or leave "
             "them out"
         )
+    _refuse_precisions(quantize, weights_url, keeps_f32=f32)
     ranges, others = parse_ranges(dim or ())
     sums, others = parse_sums(others, ranges)
     dimensions, constants = parse_dimensions(others), parse_constants(constant or ())
@@ -175,6 +184,7 @@ def add(
             quantize=quantize,
             metric=metric,
             calibrate=calibrate,
+            keeps_f32=f32,
         )
         model = imported(
             file,
@@ -202,13 +212,28 @@ def add(
             _wait(gateway, name, told)
             on_wasm = TargetKind.WASM in _targets(target, both=both)
             if on_wasm and not decodes:
-                check_added(gateway, name, model.weights, told)
+                check_added(gateway, name, model.weights_by_precision, told)
     for remark in model.remarks:
         note(remark)
     if as_json:
         print_json(made)
         return
     _tell_added(made, model, ready=wait)
+
+
+def _refuse_precisions(
+    quantize: QuantizeChoice | None, weights_url: str | None, *, keeps_f32: bool
+) -> None:
+    if quantize is None and not keeps_f32:
+        raise InvalidInput(
+            "without --quantize int8 a model has no other plans than those of --f32; add it, or "
+            "leave --no-f32 out"
+        )
+    if quantize is not None and keeps_f32 and weights_url:
+        raise InvalidInput(
+            "--weights-url names one file, and a model of f32 and of int8 has two; add --no-f32, "
+            "or leave its weights in the zoo"
+        )
 
 
 def _wait(gateway: GatewayClient, name: str, told: Told) -> None:
@@ -345,9 +370,12 @@ def _wrong_row(wrong: WrongPlan) -> tuple[str, ...]:
 
 def _named(plan: PlanWire | WrongPlan) -> str:
     least = plan.least if isinstance(plan, PlanWire) else {}
-    return _extents(plan.dimensions, least) + (
-        " in f16 for webgpu" if plan.dtype is DType.F16 else ""
-    )
+    values = " in f16 for webgpu" if plan.dtype is DType.F16 else ""
+    return _extents(plan.dimensions, least) + values + _of_bytes(plan.precision)
+
+
+def _of_bytes(precision: Precision) -> str:
+    return f" in {precision}" if precision is Precision.INT8 else ""
 
 
 def _extents(dimensions: Mapping[str, int], least: Mapping[str, int]) -> str:
@@ -371,7 +399,7 @@ def _coverage_row(covered: PlanCoverage, plans: Sequence[PlanWire]) -> tuple[str
     named = (plan.least for plan in plans if plan.dimensions == covered.dimensions)
     return (
         covered.device_class,
-        _extents(covered.dimensions, next(named, {})),
+        _extents(covered.dimensions, next(named, {})) + _of_bytes(covered.precision),
         f"{covered.confirmed}/{covered.workloads}",
         f"{covered.confirmed_flops:.0%}",
         expected(covered),
@@ -457,8 +485,9 @@ def _tell_added(made: Registered, sent: ImportedModel, *, ready: bool) -> None:
         f"weights {_weights_told(sent)}, {_counted(made.jobs, 'new tuning job')}",
         markup=False,
     )
-    for line in (line for plan in sent.plans for line in _unsettled(plan)):
-        out.print(line, markup=False)
+    for plan in (*sent.plans, *(sent.int8.plans if sent.int8 else ())):
+        for line in _unsettled(plan):
+            out.print(line, markup=False)
     if sent.f16 is not None and sent.f16.wide:
         out.print(
             f"in f16 {_counted(len(sent.f16.wide), 'node')} keep f32, {sent.f16.wide[0]} first: "
@@ -490,6 +519,8 @@ def _unsettled(plan: Plan) -> Iterator[str]:
 def _weights_told(sent: ImportedModel) -> str:
     """Says what pages fetch, and by how much outputs differ from those of f32."""
     told = _fetched(sent.plans)
+    if sent.int8 is not None:
+        told += f" or in int8 {_fetched(sent.int8.plans)}"
     if sent.f16 is None:
         return told
     if sent.f16.plans[0].decoder:
@@ -502,7 +533,7 @@ def _fetched(plans: Sequence[Plan]) -> str:
     differ = _difference(plans)
     if not differ:
         return told
-    if plans[0].has_f16:
+    if plans[0].has_f16 or plans[0].has_i8:
         return f"{told} ({differ})"
     plain = max(plan.memory.weights for plan in plans)
     share = max(plan.file_bytes for plan in plans) / plain

@@ -77,13 +77,15 @@ class ValuesDtype(StrEnum):
 class WantedWeights:
     """Weights are to be stored so, by default as in the file, and golden outputs may differ so much
     from those of f32. With `quantize` products with constant weights multiply bytes, as far as
-    outputs for the inputs in `calibrate`, or else golden ones, are near by the `metric`."""
+    outputs for the inputs in `calibrate`, or else golden ones, are near by the `metric`: in plans
+    of their own beside those of f32, or without these (`keeps_f32`)."""
 
     choice: WeightsChoice | None = None
     max_error: float = MAX_ERROR
     quantize: QuantizeChoice | None = None
     metric: MetricChoice = MetricChoice.LARGEST
     calibrate: Path | None = None
+    keeps_f32: bool = True
 
     def storing(self, usual: WeightsChoice) -> "Storing | None":
         """None for f32."""
@@ -279,18 +281,23 @@ def _network(
             told(f"left out for {written(named)}: {', '.join(empty)} would have no entries")
     usual = WeightsChoice.F16 if read.has_f16_weights else WeightsChoice.F32
     golden = [golden_file(graph) for graph in graphs]
-    computed_graphs, right = graphs, golden
     lines = _remarks(file, read.opsets[""])
+    storing = wanted.storing(usual)
+    quantised = None
     if wanted.quantize is not None:
         told("quantising its products")
         feeds = [calibration_feeds(wanted.calibrate, each) for each in graphs if wanted.calibrate]
         bound = Bound(max_error=wanted.max_error, metric=Metric(wanted.metric), feeds=feeds)
         found = quantised_model(networks, graphs, golden, bound)
-        computed_graphs, right = list(found.graphs), list(found.golden)
         lines += _quantised_told(found, wanted, networks[0])
-    storing = wanted.storing(usual)
-    model = plan_graphs(computed_graphs, dimensions, name, storing=storing, right=right)
+        quantised = plan_graphs(found.graphs, dimensions, name, storing=storing, right=found.golden)
+    if quantised is not None and not wanted.keeps_f32:
+        return replace(_written_of(file, quantised, weights, told), remarks=lines)
+    model = plan_graphs(graphs, dimensions, name, storing=storing, right=golden)
     made = replace(_written_of(file, model, weights, told), remarks=lines)
+    if quantised is not None:
+        beside = weights.with_name(f"{weights.name}.{wanted.quantize}")
+        made = replace(made, int8=_written(quantised, beside, told))
     if not (read.has_f16_weights if f16 is None else f16):
         return made
     told("planning it with values of f16")
@@ -303,10 +310,10 @@ def _quantised_told(
     found: "QuantisedModel", wanted: WantedWeights, network: "Network"
 ) -> tuple[str, ...]:
     """Says how many products multiply bytes, what that errs by, and which do not."""
-    count = len(found.quantised) + len(found.left)
+    images = {step.label for step in network.steps if step.operator == "Conv"}
     line = (
-        f"{len(found.quantised)} of {count} products multiply bytes; golden outputs differ by "
-        f"{found.error:.2g} of their largest magnitude"
+        f"{_share(found, images)} multiply bytes; golden outputs differ by {found.error:.2g} of "
+        "their largest magnitude"
     )
     if wanted.calibrate or wanted.metric is MetricChoice.COSINE:
         inputs = wanted.calibrate.name if wanted.calibrate else "the golden inputs"
@@ -317,12 +324,23 @@ def _quantised_told(
         named = ", ".join(f"{label} ({loss:.2g})" for label, loss in some)
         more = f" and {len(found.left) - LISTED} more" if len(found.left) > LISTED else ""
         lines.append(f"left in f32, with the share that each would lose: {named}{more}")
-    if convolutions := sum(step.operator == "Conv" for step in network.steps):
+    if images & found.quantised and not wanted.calibrate:
         lines.append(
-            f"{convolutions} convolutions stay f32, which --quantize leaves as they are; those of "
-            "a file that onnxruntime's quantize_static made multiply bytes"
+            "images are quantised by their range in each run; --calibrate with inputs that the "
+            "model is for fixes their ranges, and they go from layer to layer as bytes"
         )
     return tuple(lines)
+
+
+def _share(found: "QuantisedModel", images: set[str]) -> str:
+    """Counts products and convolutions, those that are there."""
+    every = found.quantised | set(found.left)
+    kinds = (("products", every - images), ("convolutions", every & images))
+    return " and ".join(
+        f"{len(found.quantised & labels)} of {len(labels)} {kind}"
+        for kind, labels in kinds
+        if labels
+    )
 
 
 def _refuse_range(file: Path, extents: DimensionRange, *, decodes: bool, f16: bool | None) -> None:

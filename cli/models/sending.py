@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cli.gateway_client import GatewayClient
 from kernelzoo.domain.plan import Plan
+from kernelzoo.domain.precision import Precision
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats.plans import plan_bytes
@@ -23,10 +24,10 @@ class ImportedModel:
     """An import makes this of a file. `golden` are the files of the plans, in their order;
     `weights` is the one of all; `programs` the text of each program that a plan calls. `f16` is the
     same with values or a cache of f16, for WebGPU; with a cache of f16 the weights are the same.
-    `wide`: nodes of that whose values stay f32. `remarks` are sentences on the file that who adds
-    it should know. `source_hashes` are those of the file; None for a language model, which no page
-    opens by its file. `original` says which of the weights lie in the file
-    (services/tuner/graph/original_map.py); None where few do.
+    `int8` is the same with products of bytes. `wide`: nodes of `f16` whose values stay f32.
+    `remarks` are sentences on the file that who adds it should know. `source_hashes` are those of
+    the file; None for a language model, which no page opens by its file. `original` says which of
+    the weights lie in the file (services/tuner/graph/original_map.py); None where few do.
     """
 
     plans: tuple[Plan, ...]
@@ -34,6 +35,7 @@ class ImportedModel:
     weights: Path
     programs: Mapping[str, str]
     f16: "ImportedModel | None" = None
+    int8: "ImportedModel | None" = None
     wide: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     source_hashes: SourceHashes | None = None
@@ -41,7 +43,13 @@ class ImportedModel:
 
     @property
     def parts(self) -> "tuple[ImportedModel, ...]":
-        return (self,) if self.f16 is None else (self, self.f16)
+        return tuple(each for each in (self, self.f16, self.int8) if each is not None)
+
+    @property
+    def weights_by_precision(self) -> Mapping[Precision, Path]:
+        """The files of weights of plans with values of f32."""
+        parts = (each for each in (self, self.int8) if each is not None)
+        return {Precision.of_kernels(each.plans[0].kernels): each.weights for each in parts}
 
 
 def send(

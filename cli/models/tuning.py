@@ -12,13 +12,14 @@ from cli.gateway_client import GatewayClient
 from cli.models.dimensions import written
 from cli.models.drawing import drawn
 from cli.terminal import live_display, notes
+from kernelzoo.domain.precision import Precision
 from kernelzoo.errors import StackError
 from services.gateway.wire.models import PlanCoverage
 
 POLL_S = 1.0
 
 Key = tuple[str, str]
-"""A class of devices and the dimensions of a plan."""
+"""A class of devices, and a plan by its dimensions and precision."""
 
 
 class TunedPlan(BaseModel):
@@ -28,12 +29,17 @@ class TunedPlan(BaseModel):
 
     device_class: str
     dimensions: dict[str, int]
+    precision: Precision
     first_ms: float | None
     expected_ms: float | None
     measured: float
     workloads: int
     confirmed: int
     confirmed_flops: float
+
+    @property
+    def plan(self) -> str:
+        return _plan(self)
 
     @property
     def line(self) -> str:
@@ -43,7 +49,7 @@ class TunedPlan(BaseModel):
             fell = f", {duration(self.first_ms)} at first ({times:.2f}×)"
         known = "" if self.measured == 1 else f" from {self.measured:.0%} of its operations"
         return (
-            f"{self.device_class}, {written(self.dimensions)}: expected "
+            f"{self.device_class}, {self.plan}: expected "
             f"{duration(self.expected_ms)}{known}{fell}; confirmed {self.confirmed}/"
             f"{self.workloads} kernels, {self.confirmed_flops:.0%} of its operations"
         )
@@ -103,13 +109,14 @@ def pictures(gateway: GatewayClient, name: str, plans: Iterable[TunedPlan]) -> s
     """Draws how the time of an inference fell, plan by plan; nothing of those of which no kernel
     won."""
     told = (
-        (each, drawn(gateway.model_timeline(name, each.device_class, each.dimensions)))
+        (
+            each,
+            drawn(gateway.model_timeline(name, each.device_class, each.dimensions, each.precision)),
+        )
         for each in plans
     )
     return "\n".join(
-        f"{each.device_class}, {written(each.dimensions)}\n{picture}"
-        for each, picture in told
-        if picture
+        f"{each.device_class}, {each.plan}\n{picture}" for each, picture in told if picture
     )
 
 
@@ -137,13 +144,19 @@ def why_unfinished(name: str, plans: tuple[TunedPlan, ...], url: str) -> str:
 
 
 def _key(covered: PlanCoverage) -> Key:
-    return covered.device_class, written(covered.dimensions)
+    return covered.device_class, _plan(covered)
+
+
+def _plan(of: PlanCoverage | TunedPlan) -> str:
+    in_bytes = f" in {of.precision}" if of.precision is Precision.INT8 else ""
+    return written(of.dimensions) + in_bytes
 
 
 def _tuned(covered: PlanCoverage, first: dict[Key, float]) -> TunedPlan:
     return TunedPlan(
         device_class=covered.device_class,
         dimensions=covered.dimensions,
+        precision=covered.precision,
         first_ms=first.get(_key(covered)),
         expected_ms=covered.expected_ms,
         measured=covered.measured,

@@ -186,6 +186,8 @@ test("every option that the types name is known", async (t) => {
   const model = all<ModelOptions>({
     ...{ ...ofModels, dimensions: undefined, backend: undefined, save: undefined, runs: undefined },
     weights: undefined,
+    precision: undefined,
+    maxError: undefined,
   });
   await assert.rejects(zoo.model("network", model), noWorkers);
   const language = all<LanguageOptions>({

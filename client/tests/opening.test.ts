@@ -57,6 +57,8 @@ function answerOf(kernel: Tiny): ModelAnswer {
     name: "tiny",
     device_class: CLASS,
     dimensions: {},
+    precision: "f32",
+    precision_reason: "The model has no other here.",
     plan: {
       needs: [],
       model: "tiny",

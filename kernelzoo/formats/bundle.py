@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from kernelzoo.domain.device import DeviceClass, PrimitiveVector
+from kernelzoo.domain.precision import Precision
 from kernelzoo.domain.target import Target, TargetKind
 from kernelzoo.errors import InvalidInput
 
@@ -38,6 +39,7 @@ class BundledModel:
 
     name: str
     dimensions: Mapping[str, int]
+    precision: Precision = Precision.F32
     device_class: str
     body: bytes
 
@@ -118,7 +120,8 @@ def index(
     *,
     file_bytes: int | None = None,
 ) -> bytes:
-    """The index document. Browsers take the first of several manifests for the same classes. A
+    """The index document. Browsers take the first of several manifests for the same classes, and of
+    models that of the precision that a page asks for. A
     bundle without models does not speak of them. Weights of more than `file_bytes` lie in several
     files.
     """
@@ -126,6 +129,7 @@ def index(
         {
             "name": each.name,
             "dimensions": dict(each.dimensions),
+            "precision": each.precision,
             "device_classes": [each.device_class],
             "url": f"/{manifest_path(each.body)}",
         }

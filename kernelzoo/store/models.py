@@ -10,6 +10,7 @@ from datetime import datetime
 import msgspec
 
 from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.precision import Precision
 from kernelzoo.domain.target import MEASURED, TargetKind
 from kernelzoo.domain.workload import WorkloadKey
 from kernelzoo.store.query import Query, Statement
@@ -21,8 +22,9 @@ LEAST_GAIN = 0.02
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPlan:
     """A plan as it is registered. Without `weights_sha256` the weights are at `weights_url`. One
-    with values of `f16` is for WebGPU alone, and stands beside one of f32. `original_sha256` is the
-    file that says which weights lie in the author's file, where there is one."""
+    with values of `f16` is for WebGPU alone, and stands beside one of f32. Plans of the same
+    dimensions differ by their `precision`. `original_sha256` is the file that says which weights
+    lie in the author's file, where there is one."""
 
     dimensions: Mapping[str, int]
     plan_sha256: str
@@ -33,6 +35,7 @@ class StoredPlan:
     golden_sha256: str
     golden_bytes: int
     f16: bool = False
+    precision: Precision = Precision.F32
     original_sha256: str | None = None
     original_bytes: int = 0
 
@@ -94,6 +97,7 @@ class PlanCoverageRow:
     """
 
     dimensions: Mapping[str, int]
+    precision: Precision
     device_class: str
     workloads: int
     confirmed: int
@@ -164,11 +168,11 @@ def put_plan(model: str, position: int, plan: StoredPlan) -> Query[PlanIdRow]:
         sql="""
             INSERT INTO model_plan (model, position, dimensions, plan_sha256, plan_bytes,
                                     weights_sha256, weights_bytes, weights_url,
-                                    golden_sha256, golden_bytes, f16, original_sha256,
-                                    original_bytes)
+                                    golden_sha256, golden_bytes, f16, precision,
+                                    original_sha256, original_bytes)
             VALUES (%(model)s, %(position)s, %(dimensions)s::jsonb, %(plan)s, %(plan_bytes)s,
                     %(weights)s, %(weights_bytes)s, %(weights_url)s, %(golden)s, %(golden_bytes)s,
-                    %(f16)s, %(original)s, %(original_bytes)s)
+                    %(f16)s, %(precision)s, %(original)s, %(original_bytes)s)
             RETURNING id
         """,
         parameters={
@@ -183,6 +187,7 @@ def put_plan(model: str, position: int, plan: StoredPlan) -> Query[PlanIdRow]:
             "golden": plan.golden_sha256,
             "golden_bytes": plan.golden_bytes,
             "f16": plan.f16,
+            "precision": plan.precision,
             "original": plan.original_sha256,
             "original_bytes": plan.original_bytes,
         },
@@ -235,7 +240,7 @@ def plans(name: str) -> Query[PlanRow]:
         sql="""
             SELECT p.id, p.model, m.source, m.added_at, p.dimensions, p.plan_sha256, p.plan_bytes,
                    p.weights_sha256, p.weights_bytes, p.weights_url, p.golden_sha256,
-                   p.golden_bytes, p.f16, p.original_sha256, p.original_bytes,
+                   p.golden_bytes, p.f16, p.precision, p.original_sha256, p.original_bytes,
                    (SELECT serial FROM publication) AS serial
             FROM model m JOIN model_plan p ON p.model = m.name
             WHERE m.name = %(name)s ORDER BY p.position
@@ -505,8 +510,8 @@ def coverage(name: str, most_classes: int) -> Query[PlanCoverageRow]:
                 WHERE k.runs IS NULL AND k.device_class IN (SELECT device_class FROM class)
                 GROUP BY called.plan_id, k.device_class
             )
-            SELECT c.dimensions, c.device_class, c.workloads, c.confirmed, c.provisional,
-                   c.confirmed_flops, c.loads, t.elapsed_ns, t.measured, b.prepare_ns
+            SELECT c.dimensions, p.precision, c.device_class, c.workloads, c.confirmed,
+                   c.provisional, c.confirmed_flops, c.loads, t.elapsed_ns, t.measured, b.prepare_ns
             FROM covered c JOIN class USING (device_class)
             JOIN model_plan p ON p.model = c.model AND p.position = c.position
             JOIN spent t ON t.plan_id = p.id AND t.device_class = c.device_class

@@ -861,13 +861,16 @@ CREATE TABLE model_plan (
     f16 boolean NOT NULL DEFAULT false,
     original_sha256 text CHECK (original_sha256 ~ '^[0-9a-f]{64}$'),
     original_bytes bigint NOT NULL DEFAULT 0,
-    UNIQUE (model, dimensions, f16),
+    precision text NOT NULL DEFAULT 'f32' CHECK (precision IN ('f32', 'int8')),
+    UNIQUE (model, dimensions, f16, precision),
     UNIQUE (model, position),
     CHECK ((weights_sha256 IS NULL) = (weights_url <> ''))
 );
 COMMENT ON COLUMN model_plan.dimensions IS 'What the model leaves open, as {"batch": 1, "sequence": 128}.';
 COMMENT ON COLUMN model_plan.f16 IS
     'Whether its values are f16 in memory: pages with WebGPU are given it, others the plan of f32.';
+COMMENT ON COLUMN model_plan.precision IS
+    'What its products multiply: numbers of f32, or bytes. Pages are given the faster, or what they ask for.';
 COMMENT ON COLUMN model_plan.original_sha256 IS
     'The file that says which weights lie in the file that the model was imported from (services/tuner/graph/original_map.py).';
 COMMENT ON COLUMN model_plan.weights_url IS 'Where the author keeps the weights; '''' where the zoo does.';
@@ -1029,7 +1032,7 @@ COMMENT ON VIEW model_coverage IS
 CREATE VIEW wrong_model AS
     SELECT p.model, p.dimensions, p.f16, w.device_class, count(*) AS networks,
            array_agg(DISTINCT w.output ORDER BY w.output) AS outputs,
-           min(w.first_at) AS since, max(w.last_at) AS last_at
+           min(w.first_at) AS since, max(w.last_at) AS last_at, p.precision
     FROM wrong_output w JOIN model_plan p ON p.id = w.plan_id
     WHERE w.last_at > now() - interval '30 days'
     GROUP BY p.id, w.device_class;

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kernelzoo.domain.device import DeviceClass
+from kernelzoo.domain.precision import Precision
 from kernelzoo.store.query import Query, Statement
 
 MOST_VOICES = 10_000
@@ -24,6 +25,7 @@ class WrongModelRow:
 
     dimensions: Mapping[str, int]
     f16: bool
+    precision: Precision
     device_class: str
     networks: int
     outputs: list[str]
@@ -79,7 +81,7 @@ def of_model(name: str, most: int) -> Query[WrongModelRow]:
     """The plans and classes of a model that most networks found wrong."""
     return Query(
         sql="""
-            SELECT dimensions, f16, device_class, networks, outputs, since, last_at
+            SELECT dimensions, f16, precision, device_class, networks, outputs, since, last_at
             FROM wrong_model WHERE model = %(name)s
             ORDER BY networks DESC, last_at DESC, device_class LIMIT %(most)s
         """,

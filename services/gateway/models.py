@@ -16,13 +16,14 @@ from psycopg import AsyncConnection
 from kernelzoo import jobs
 from kernelzoo.domain.device import DeviceClass
 from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.precision import Precision
 from kernelzoo.domain.target import DTYPES, MEASURED, TargetKind
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats.plans import with_needs
 from kernelzoo.linking import link, link_javascript
 from kernelzoo.store import candidates, models, tuning
 from kernelzoo.store.asynchronous import execute, fetch_all
-from kernelzoo.store.models import PlanRow, StoredPlan
+from kernelzoo.store.models import CalledRow, PlanRow, StoredPlan
 from services.gateway.answering import answer, hardware_of
 from services.gateway.blobs import Blobs
 from services.gateway.manifests import (
@@ -35,24 +36,36 @@ from services.gateway.manifests import (
     served,
     sources,
 )
+from services.gateway.precision import Call, Expected, choose, expected
 from services.gateway.problems import Refusal
 from services.gateway.state import State
 from services.gateway.wire.artifacts import ArtifactWire, Kernel
-from services.gateway.wire.models import FileWire, ModelManifest, ModuleForRuns, ModuleWire
+from services.gateway.wire.models import (
+    FileWire,
+    ModelManifest,
+    ModuleForRuns,
+    ModuleWire,
+    PrecisionWire,
+)
 from services.gateway.wire.zoo import ServedKernel
 
 log = structlog.get_logger(__name__)
 
 HARDWARE = "hardware"
 AFTER = "after"
+PRECISION = "precision"
 """The parameters of a request that are no dimensions."""
+ANY_PRECISION = "auto"
 _NO_PLAN = b'"plan":{}'
 _GZIP_LEVEL = 6
 
 
 def cache_key(name: str, device_class: str, query: Iterable[tuple[str, str]]) -> Key:
-    """Key of an answer in memory, and what `build` takes: hardware as told, then dimensions."""
+    """Key of an answer in memory, and what `build` takes: hardware as told, then dimensions, and
+    among them the precision that is asked for, if any."""
     given = dict(query)
+    if given.get(PRECISION) == ANY_PRECISION:
+        del given[PRECISION]
     told = hardware_text(given.pop(HARDWARE, ""))
     given.pop(AFTER, None)
     dimensions = (f"{dimension}={extent}" for dimension, extent in sorted(given.items()))
@@ -60,24 +73,36 @@ def cache_key(name: str, device_class: str, query: Iterable[tuple[str, str]]) ->
 
 
 async def build(state: State, key: Key) -> ServedManifest:
-    """Compressed. Raises Refusal for a model, dimensions or a class that are not served."""
+    """Compressed. Raises Refusal for a model, dimensions, a precision or a class that are not
+    served."""
     named, class_text, told, *asked = key
     name = named.removeprefix("model:")
     device_class = DeviceClass.parse(class_text)
     target = device_class.target.kind
     async with state.pages.connection() as db:
-        row = await chosen(state, db, name, asked, target)
-        called = await fetch_all(db, models.calls(row.id))
+        rows = await fitting(state, db, name, asked, target)
+        called = {row.precision: await fetch_all(db, models.calls(row.id)) for row in rows}
         hardware = await hardware_of(db, told or None, device_class.device_id)
-        keys: list[str] = [each.workload_key for each in called]
+        every_key = [str(each.workload_key) for calls in called.values() for each in calls]
         found = await answer(
-            db, state.programs, keys, device_class, hardware, state.settings.quorum
+            db,
+            state.programs,
+            list(dict.fromkeys(every_key)),
+            device_class,
+            hardware,
+            state.settings.quorum,
         )
-        kernels: dict[str, ServedKernel] = {
-            each.row.workload_key: kernel
-            for each in found
-            if (kernel := served(each, target)) is not None
+        offered = {
+            str(each.row.workload_key): (each.row.flops, served(each, target)) for each in found
         }
+        offers = [
+            _expected(precision, calls, offered, state.settings.quorum)
+            for precision, calls in called.items()
+        ]
+        choice = choose(offers, asked=_asks(asked))
+        (row,) = (each for each in rows if each.precision == choice.precision)
+        keys = [str(each.workload_key) for each in called[row.precision]]
+        kernels = {key: kernel for key in keys if (kernel := offered[key][1]) is not None}
         missing = [workload_key for workload_key in keys if workload_key not in kernels]
         every = tuple(kernels.values())
         module = None if missing else await _linked(db, [each.kernel for each in every], target)
@@ -98,6 +123,12 @@ async def build(state: State, key: Key) -> ServedManifest:
         name=name,
         device_class=class_text,
         dimensions=dict(row.dimensions),
+        precision=choice.precision,
+        precision_reason=choice.reason,
+        precisions=[
+            await asyncio.to_thread(_compared, state.blobs, each, offer)
+            for each, offer in zip(rows, offers, strict=True)
+        ],
         plan={},
         weights=weights_of(row),
         golden=blob_url(row.golden_sha256, row.golden_bytes),
@@ -130,33 +161,98 @@ async def chosen(
     asked: Sequence[str],
     target: TargetKind,
 ) -> PlanRow:
-    """The one plan for a target that has these dimensions, or else serves a range with them, of f16
-    where there is one for it. Raises Refusal where there are none or several."""
+    """The first of the plans that fit: that of f32 unless another precision is asked for."""
+    first, *_ = await fitting(state, db, name, asked, target)
+    return first
+
+
+async def fitting(
+    state: State,
+    db: AsyncConnection[Any],
+    name: str,
+    asked: Sequence[str],
+    target: TargetKind,
+) -> list[PlanRow]:
+    """The plans for a target that have these dimensions, or else serve a range with them, of f16
+    where there is one for it: one of each precision, that of f32 first, or the one that is asked
+    for. Raises Refusal where there are none, or of several dimensions."""
     rows = suited(await fetch_all(db, models.plans(name)), target)
     if not rows:
         raise unknown(name)
-    wanted = dict(each.rpartition("=")[::2] for each in asked)
-    fitting = [row for row in rows if _fits(row.dimensions, wanted)]
-    if not fitting:
-        fitting = await _serving(state.blobs, name, rows, wanted)
-    if len(fitting) == 1:
-        return fitting[0]
-    have = " or ".join(_query(row.dimensions) for row in rows)
+    wanted = _wanted(asked)
+    precision = wanted.pop(PRECISION, None)
+    rows = _of_precision(name, rows, precision)
+    found = [row for row in rows if _fits(row.dimensions, wanted)]
+    if not found:
+        found = await _serving(state.blobs, name, rows, wanted)
+    if len({_query(row.dimensions) for row in found}) == 1:
+        return sorted(found, key=lambda row: row.precision != Precision.F32)
+    have = list(dict.fromkeys(_query(row.dimensions) for row in rows))
     raise Refusal(
-        HTTPStatus.UNPROCESSABLE_ENTITY, f"{name} has {len(rows)} plans; say which: {have}"
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        f"{name} has {len(have)} plans; say which: {' or '.join(have)}",
     )
+
+
+def _wanted(asked: Sequence[str]) -> dict[str, str]:
+    return dict(each.rpartition("=")[::2] for each in asked)
+
+
+def _asks(asked: Sequence[str]) -> bool:
+    """Returns whether a precision is asked for."""
+    return PRECISION in _wanted(asked)
+
+
+def _of_precision(name: str, rows: list[PlanRow], precision: str | None) -> list[PlanRow]:
+    """Raises Refusal for a precision that is none, or that no plan has."""
+    if precision is None:
+        return rows
+    if precision not in tuple(Precision):
+        raise Refusal(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            f"precision is {ANY_PRECISION}, {' or '.join(Precision)}, not {precision[:32]!r}",
+        )
+    found = [row for row in rows if row.precision == precision]
+    if found:
+        return found
+    have = " and ".join(sorted({str(row.precision) for row in rows}))
+    remedy = (
+        "`kernelzoo models add --quantize int8` adds one"
+        if precision == Precision.INT8
+        else "add the file that it was before it was quantised"
+    )
+    raise Refusal(
+        HTTPStatus.NOT_FOUND, f"{name} has no plan of {precision}, only of {have}; {remedy}"
+    )
+
+
+def _expected(
+    precision: Precision,
+    called: Sequence[CalledRow],
+    offered: Mapping[str, tuple[int, ServedKernel | None]],
+    quorum: int,
+) -> Expected:
+    calls = [
+        Call(
+            calls=each.calls,
+            flops=offered[each.workload_key][0],
+            served=offered[each.workload_key][1],
+        )
+        for each in called
+    ]
+    return expected(Precision(precision), calls, quorum)
 
 
 Plans = TypeVar("Plans", bound=StoredPlan)
 
 
 def suited(plans: Sequence[Plans], target: TargetKind) -> list[Plans]:
-    """The plans that pages of a target are given: of dimensions that have one of f16 and one of
-    f32, the former where the target has f16."""
+    """The plans that pages of a target are given: of dimensions and a precision that have one with
+    values of f16 and one of f32, the former where the target has f16."""
     if DType.F16 not in DTYPES[target]:
         return [each for each in plans if not each.f16]
-    halved = [each.dimensions for each in plans if each.f16]
-    return [each for each in plans if each.f16 or each.dimensions not in halved]
+    halved = [(each.dimensions, each.precision) for each in plans if each.f16]
+    return [each for each in plans if each.f16 or (each.dimensions, each.precision) not in halved]
 
 
 def unknown(name: str) -> Refusal:
@@ -214,11 +310,27 @@ async def _serving(
 
 def _extents(blobs: Blobs, row: PlanRow) -> dict[str, range]:
     """The extents of each dimension that a plan serves. Raises Refusal where its file is gone."""
+    told = _told(blobs, row)
+    least = {each.name: each.least for each in (*told.axes, *((told.batch,) if told.batch else ()))}
+    return {axis: range(least.get(axis, most), most + 1) for axis, most in row.dimensions.items()}
+
+
+def _compared(blobs: Blobs, row: PlanRow, offer: Expected) -> PrecisionWire:
+    """Raises Refusal where the file of the plan is gone."""
+    return PrecisionWire(
+        precision=offer.precision,
+        expected_ms=None if offer.elapsed_ns is None else offer.elapsed_ns / 1e6,
+        measured=offer.measured,
+        error=_told(blobs, row).golden.storage_error,
+    )
+
+
+def _told(blobs: Blobs, row: PlanRow) -> "_PlanFile":
+    """Raises Refusal where the file of a plan is gone."""
     try:
-        least = _least(blobs, row.plan_sha256)
+        return _plan_file(blobs, row.plan_sha256)
     except FileNotFoundError as error:
         raise lost(row.model, row.plan_sha256) from error
-    return {axis: range(least.get(axis, most), most + 1) for axis, most in row.dimensions.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,21 +340,26 @@ class _Range:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ranges:
-    """The members of a plan's file that say what it has ranges of."""
+class _Golden:
+    storage_error: float | None = None
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PlanFile:
+    """The members of a plan's file that say what it has ranges of, and how far it is off."""
+
+    golden: _Golden
     axes: tuple[_Range, ...] = ()
     batch: _Range | None = None
 
 
 @lru_cache(maxsize=1024)
-def _least(blobs: Blobs, plan_sha256: str) -> Mapping[str, int]:
-    """The smallest extents of a plan's ranges. The file never changes. Raises FileNotFoundError."""
+def _plan_file(blobs: Blobs, plan_sha256: str) -> _PlanFile:
+    """The file never changes. Raises FileNotFoundError."""
     body = blobs.read(plan_sha256)
     if body is None:
         raise FileNotFoundError(plan_sha256)
-    plan = msgspec.json.decode(body, type=_Ranges)
-    return {each.name: each.least for each in (*plan.axes, *((plan.batch,) if plan.batch else ()))}
+    return msgspec.json.decode(body, type=_PlanFile)
 
 
 def _has(extents: Mapping[str, range], wanted: Mapping[str, str]) -> bool:

@@ -47,7 +47,9 @@ def test_the_coverage_of_a_model_leads_to_every_kernel_of_its_timeline(
         expect(row).to_contain_text("2 of 2")
         expect(row).to_contain_text("100 %")
         row.get_by_role("link", name="every kernel").click()
-        timeline = f"#/tuning/model/{TINY_NAME}/{quote(device_class, safe='')}?sequence=4"
+        timeline = (
+            f"#/tuning/model/{TINY_NAME}/{quote(device_class, safe='')}?sequence=4&precision=f32"
+        )
         page.wait_for_url(f"**/console{timeline}")
         expect(page.locator("dl")).to_contain_text("2.00×")
         expect(page.locator(".step")).to_be_attached()
@@ -111,7 +113,7 @@ def test_no_view_is_wider_than_a_phone_whatever_is_open_and_however_long_its_nam
     with GatewayClient(url=stack.url, operator_key=stack.keys.operator) as gateway:
         add(gateway, tiny_model(name=LONG_NAME))
         gateway.register(Workload.parse(LONG_KEY), TargetKind.WASM)
-    timeline = f"#/tuning/model/{LONG_NAME}/{quote(device_class, safe='')}?sequence=4"
+    timeline = f"#/tuning/model/{LONG_NAME}/{quote(device_class, safe='')}?sequence=4&precision=f32"
     shown = {
         "#/overview": f"text={LONG_KEY}",
         "#/zoo": f"td >> text={next(iter(tiny_model().plan.kernels))}",

@@ -6,10 +6,13 @@ import { followed } from "./followed.js";
 import { type Column, card, code, empty, link, table } from "./pieces.js";
 import { timelineAddress } from "./timeline.js";
 
-const plan = ({ dimensions }: Pick<PlanCoverage, "dimensions">): string =>
-  Object.entries(dimensions)
-    .map(([name, extent]) => `${name}=${extent}`)
-    .join(", ") || "–";
+const plan = ({
+  dimensions,
+  precision,
+}: Pick<PlanCoverage, "dimensions" | "precision">): string => {
+  const extents = Object.entries(dimensions).map(([name, extent]) => `${name}=${extent}`);
+  return (extents.join(", ") || "–") + (precision === "int8" ? " in int8" : "");
+};
 
 /** A tilde stands before what rests on less than all operations of an inference. */
 const expected = ({ expected_ms, measured }: PlanCoverage): string =>

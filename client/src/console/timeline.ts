@@ -14,13 +14,13 @@ const MODEL = "model";
 /** The timeline of a plan, as an address of the tuning view. */
 export const timelineAddress = (
   model: string,
-  { device_class, dimensions }: Pick<PlanCoverage, "device_class" | "dimensions">,
-): string =>
-  address(
-    "tuning",
-    [MODEL, model, device_class],
-    Object.fromEntries(Object.entries(dimensions).map(([name, extent]) => [name, String(extent)])),
-  );
+  plan: Pick<PlanCoverage, "device_class" | "dimensions" | "precision">,
+): string => {
+  const { device_class, dimensions, precision } = plan;
+  const extents = Object.entries(dimensions).map(([name, extent]) => [name, String(extent)]);
+  const query = Object.fromEntries([...extents, ["precision", precision]]);
+  return address("tuning", [MODEL, model, device_class], query);
+};
 
 /** Returns what is shown at such an address; null at any other. */
 export function timelineView(

@@ -9,6 +9,7 @@ import {
   WorkerFailure,
 } from "../executor/worker-client.js";
 import type { ModelTuning, TuningEvents } from "../tuning/page-view.js";
+import type { Precision } from "../wire/model-answer.js";
 import type { TargetKind } from "../wire/types.js";
 import type { Branches } from "./branches.js";
 import { copied, type Feed, Misfit, storedFeeds, type TensorData, tensorData } from "./feeds.js";
@@ -49,6 +50,20 @@ export interface RunOptions<Outputs = AnyModel["outputs"]> extends StopOptions {
   readonly into?: Outputs;
 }
 
+/** A precision that the model has plans of. */
+export interface ComparedPrecision {
+  readonly precision: Precision;
+  /** An inference on devices like this one, as far as its kernels are measured; null where none is. */
+  readonly expectedMs: number | null;
+  /** The share of its operations whose times are known. */
+  readonly measured: number;
+  /**
+   * By how much golden outputs differ from those of f32, as a share of their largest magnitude; null
+   * where the import took no fewer bits than the file has.
+   */
+  readonly error: number | null;
+}
+
 /** The plan by which a model runs here. */
 export interface ModelPlan {
   readonly dimensions: Readonly<Record<string, number>>;
@@ -56,6 +71,12 @@ export interface ModelPlan {
   readonly target: TargetKind;
   /** The reason why it is not the target that was asked for; null where it is. */
   readonly targetReason: string | null;
+  /** Its products multiply numbers of f32, or bytes; null where the zoo does not say. */
+  readonly precision: Precision | null;
+  /** The reason why it is that precision. */
+  readonly precisionReason: string;
+  /** The precisions that were compared. */
+  readonly precisions: readonly ComparedPrecision[];
   /** The calls in the order in which they run. */
   readonly calls: readonly PlannedCall[];
   readonly memoryBytes: number;
@@ -204,8 +225,15 @@ export class Model<Types extends ModelTypes = AnyModel> {
     const reason = loaded.threads > 1 ? null : (loaded.singleThreadReason ?? threads.reason);
     const served = plannedCalls(answer.plan, answer.kernels, fallbacks, this.#best);
     const calls = this.tuning?.planned(served) ?? served;
-    const { device_class: deviceClass } = answer;
-    return { dimensions, deviceClass, ...target, calls, ...loaded, singleThreadReason: reason };
+    const { device_class: deviceClass, precision = null, precisions = [] } = answer;
+    return {
+      ...{ dimensions, deviceClass, ...target, precision },
+      precisionReason: answer.precision_reason ?? "",
+      precisions: precisions.map(({ expected_ms, ...compared }) => {
+        return { ...compared, expectedMs: expected_ms };
+      }),
+      ...{ calls, ...loaded, singleThreadReason: reason },
+    };
   }
 
   /** Calls `listener` from now on; returns a function that ends that. */

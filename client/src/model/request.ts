@@ -4,7 +4,7 @@ import type { Answer } from "../gateway/request.js";
 import { fresh } from "../sdk/manifest.js";
 import { latest, openManifest, refuseAged } from "../sdk/signature.js";
 import type { KeptModule } from "../weights/cached-model.js";
-import type { ModelAnswer } from "../wire/model-answer.js";
+import type { ModelAnswer, Precision } from "../wire/model-answer.js";
 import type { Host } from "./host.js";
 
 export type Dimensions = Readonly<Record<string, number>>;
@@ -54,12 +54,13 @@ export function modelAddress(
     hardware,
   }: Pick<Host, "deviceClass" | "hardware"> & { origin: URL | string },
   name: string,
-  dimensions: Dimensions,
+  { dimensions, precision }: { dimensions: Dimensions; precision?: Precision | undefined },
   below = "",
 ): URL {
   const path = [name, deviceClass].map(encodeURIComponent).join("/");
   const url = new URL(`./v1/models/${path}${below}`, origin);
   for (const [axis, extent] of Object.entries(dimensions)) url.searchParams.set(axis, `${extent}`);
+  if (precision !== undefined) url.searchParams.set("precision", precision);
   if (hardware !== null) url.searchParams.set("hardware", JSON.stringify(hardware));
   return url;
 }
@@ -84,13 +85,14 @@ function refuseOther({ deviceClass }: Host, answer: ModelAnswer, name: string): 
 /**
  * Asks for the plan of a model with kernels for this device. A name that ends in `.json` is the
  * address of such an answer, relative to the page; `asked` is the answer of the zoo where it was
- * asked before. Throws KernelZooError: network, manifest, signature.
+ * asked before. The zoo chooses the `precision` unless told. Throws KernelZooError: network, manifest, signature.
  */
 export async function requestModel(
   host: Host,
   name: string,
   dimensions: Dimensions,
   asked?: Promise<Answer<string>>,
+  precision?: Precision,
 ): Promise<Answered> {
   const { pins, maxAgeMs, deadline, origin } = host;
   const stored = isFile(name);
@@ -111,12 +113,12 @@ export async function requestModel(
   try {
     if (!stored && isFile(origin.pathname)) {
       const { requestInBundle } = await import("./bundle.js");
-      const answer = await requestInBundle(host, name, dimensions, { text, open });
+      const answer = await requestInBundle(host, name, { dimensions, precision }, { text, open });
       return { answer, origin: origin.href };
     }
     const url = stored
       ? new URL(name, globalThis.document?.baseURI)
-      : modelAddress(host, name, dimensions);
+      : modelAddress(host, name, { dimensions, precision });
     const answer = await (growing ? latest(url, opened, host) : opened(url));
     return { answer, origin: (stored ? url : origin).href };
   } catch (thrown) {

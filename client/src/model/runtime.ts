@@ -4,7 +4,7 @@ import { startWorkers } from "../executor/worker-client.js";
 import type { Answer } from "../gateway/request.js";
 import type { Backend } from "../sdk/backend.js";
 import type { TuneOptions } from "../tuning/page-view.js";
-import { targetOf } from "../wire/model-answer.js";
+import { type Precision, targetOf } from "../wire/model-answer.js";
 import { WORKERS } from "../workers.js";
 import type { CompileWait } from "./compile-wait.js";
 import type { Host } from "./host.js";
@@ -25,6 +25,17 @@ export interface ModelOptions extends TuneOptions, LoadOptions {
    * complete. A GPU that fails is replaced by WebAssembly.
    */
   readonly backend?: Backend;
+  /**
+   * Products multiply these, where the model has plans of both: numbers of `f32`, or bytes (`int8`).
+   * `auto`, unless told, takes the one by which devices like this one run the model's calls in less
+   * time; `model.plan.precisionReason` says why.
+   */
+  readonly precision?: Precision | "auto";
+  /**
+   * By how much outputs of a precision may differ from those of f32, as a share of the largest
+   * magnitude, as the import measured it; `model.plan.precisions` has it of each.
+   */
+  readonly maxError?: number;
   /**
    * The file of weights, where the page has it: it is read in the place of the zoo's if the plan that
    * is served has one of that size, and held to its hashes.
@@ -96,12 +107,19 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
   const openBranch = (branch: Dimensions) =>
     openModel<Types>(host, name, { ...others, dimensions: branch });
   const { backend = host.backend } = choices;
-  const { weights } = choices;
+  const { weights, precision, maxError } = choices;
+  const request = async (of: Host, answer?: Promise<Answer<string>>): Promise<Answered> => {
+    if (precision === undefined && maxError === undefined) {
+      return requestModel(of, name, dimensions, answer);
+    }
+    const { held } = await import("./target-choice.js");
+    return held(choices, (chosen) => requestModel(of, name, dimensions, answer, chosen));
+  };
   let first = asked;
   const ask = () => {
     const answer = first;
     first = undefined;
-    return requestModel(host, name, dimensions, answer);
+    return request(host, answer);
   };
   const { forbidden } = host;
   const waiting = { progress, signal };
@@ -118,7 +136,7 @@ export async function openModel<Types extends ModelTypes = AnyModel>(
       ? onWasm()
       : import("./target-choice.js").then((target) =>
           target.chosen(host, backend, onWasm, async (deviceClass) => {
-            const askGpu = () => requestModel({ ...host, deviceClass }, name, dimensions);
+            const askGpu = () => request({ ...host, deviceClass });
             const first = await askGpu();
             // Only a page that asks for the GPU waits for missing kernels; where they do not come,
             // the answer without them goes on.

@@ -1,10 +1,12 @@
 /**
- * Chooses what a model runs on where the page has a GPU: the target that it asks for, or that the
- * zoo measured to be faster. Loaded by pages with a GPU.
+ * Chooses what a model runs on where the page has a GPU, the target that it asks for, or that the zoo
+ * measured to be faster; and holds it to the precision and the error that a page asks for. Loaded by
+ * pages with a GPU, and by those that ask.
  */
 import { isAddressable } from "../backend/wasm/addresses.js";
+import { KernelZooError } from "../engine/error.js";
 import type { Backend } from "../sdk/backend.js";
-import type { ModelAnswer } from "../wire/model-answer.js";
+import type { ModelAnswer, Precision } from "../wire/model-answer.js";
 import type { Host } from "./host.js";
 import type { Answered } from "./request.js";
 
@@ -75,4 +77,61 @@ export async function chosen(
   const [missing] = gpuAnswer.answer.missing;
   if (missing === undefined) return { ...gpuAnswer, spare: onWasm };
   return { ...(await onWasm()), reason: `The zoo has no kernel of webgpu for ${missing} yet.` };
+}
+
+export interface PrecisionOrder {
+  readonly precision?: Precision | "auto";
+  readonly maxError?: number;
+}
+
+const PRECISIONS: readonly unknown[] = ["auto", "f32", "int8", undefined];
+
+/** Throws KernelZooError (run) for what is no precision, and no error. */
+function refuseSenseless({ precision, maxError }: PrecisionOrder): void {
+  if (!PRECISIONS.includes(precision)) {
+    throw new KernelZooError("run", `precision is ${precision}; ask for auto, f32 or int8.`);
+  }
+  if (maxError !== undefined && !(maxError >= 0)) {
+    const message = `maxError is ${maxError}; give a share of the largest output, such as 0.01.`;
+    throw new KernelZooError("run", message);
+  }
+}
+
+/** Nothing is off where the import kept the numbers of the file. */
+const errorOf = (all: ModelAnswer["precisions"], asked: Precision | undefined): number =>
+  all?.find(({ precision }) => precision === asked)?.error ?? 0;
+
+/**
+ * Asks for a model until it is of the precision that is asked, and errs no more. Throws KernelZooError:
+ * run for a senseless order, manifest where no plan is such, and what `ask` throws.
+ */
+export async function held(
+  order: PrecisionOrder,
+  ask: (precision?: Precision) => Promise<Answered>,
+): Promise<Answered> {
+  refuseSenseless(order);
+  const { precision = "auto", maxError = Number.POSITIVE_INFINITY } = order;
+  const answered =
+    precision === "auto" ? await ask() : await ofPrecision(precision, () => ask(precision));
+  const { name, precision: given, precisions = [] } = answered.answer;
+  if (errorOf(precisions, given) <= maxError) return answered;
+  const other = precisions.find(({ error }) => (error ?? 0) <= maxError)?.precision;
+  const off = `${given} is off by ${errorOf(precisions, given).toPrecision(2)}`;
+  if (other === undefined) {
+    const remedy = "Allow more, or have the model added with --max-error, or with --f32.";
+    const message = `No plan of ${name} errs by ${maxError} at most: ${off}. ${remedy}`;
+    throw new KernelZooError("manifest", message);
+  }
+  const nearer = await ofPrecision(other, () => ask(other));
+  const reason = `${off}, which is more than ${maxError}.`;
+  return { ...nearer, answer: { ...nearer.answer, precision_reason: reason, precisions } };
+}
+
+/** Refuses a file on a static host that is of another precision. */
+async function ofPrecision(asked: Precision, ask: () => Promise<Answered>): Promise<Answered> {
+  const answered = await ask();
+  const { name, precision } = answered.answer;
+  if (precision === asked) return answered;
+  const message = `This file of ${name} is of ${precision ?? "f32 or int8"}, not of ${asked}: open the file that is.`;
+  throw new KernelZooError("manifest", message);
 }

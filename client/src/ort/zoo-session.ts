@@ -184,8 +184,8 @@ export class ZooSession {
     const backend = settings.backend ?? backendOf(options);
     const session = new ZooSession(name, ports, served, async (plan, own) => {
       const weights = own ? await ownWeights(settings, plan, file, options) : undefined;
-      const { dimensions } = plan;
-      return zoo.model(name, { dimensions, backend, ...(weights && { weights }) });
+      const { dimensions, precision } = plan;
+      return zoo.model(name, { dimensions, precision, backend, ...(weights && { weights }) });
     });
     if (served.length === 1) await session.#model(first);
     return session;

@@ -43,10 +43,12 @@ export interface BundledManifest {
   readonly url: string;
 }
 
-/** A model of certain dimensions, with the kernels of one class. */
+/** A model of certain dimensions and a precision, with the kernels of one class. */
 export interface BundledModel extends BundledManifest {
   readonly name: string;
   readonly dimensions: Readonly<Record<string, number>>;
+  /** Absent in a bundle of an older zoo. */
+  readonly precision?: string;
 }
 
 /** Stands in place of a device id: the manifest is for all devices that have the features. */

@@ -31,6 +31,7 @@ export type { LanguageOptions } from "../language/opener.js";
 export type { Entries, Feed, TensorData } from "../model/feeds.js";
 export type {
   AnyModel,
+  ComparedPrecision,
   Fallback,
   FeedsOf,
   Model,
@@ -46,7 +47,7 @@ export type { Profile, ProfiledCall, ProfileOptions, TraceEvent } from "../model
 export type { ModelOptions } from "../model/runtime.js";
 export type { ThreadCount } from "../threads/threads.js";
 export type { ModelTuning, Regression, Swap } from "../tuning/page-view.js";
-export type { PortDType } from "../wire/model-answer.js";
+export type { PortDType, Precision } from "../wire/model-answer.js";
 export type { Backend } from "./backend.js";
 export type { GpuBuffers, GpuKernel } from "./gpu-kernel.js";
 export type { KernelInfo } from "./info.js";

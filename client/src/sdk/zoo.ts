@@ -119,7 +119,7 @@ const OPTIONS = {
   "zoo.languageModel":
     "onProgress signal memoryBytes check tune budgetMs contribute contextLength save",
   "zoo.model":
-    "onProgress signal memoryBytes check tune budgetMs contribute dimensions backend save runs weights",
+    "onProgress signal memoryBytes check tune budgetMs contribute dimensions backend precision maxError save runs weights",
 };
 
 type Fits = (value: unknown) => boolean;

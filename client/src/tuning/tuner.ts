@@ -258,9 +258,10 @@ class Tuner implements ModelTuning, Tuned {
     const kept = this.#wins
       .unproven(answer)
       .map(([workload, { kernel }]) => ({ workload, kernel }));
-    const { name, device_class: deviceClass, plan } = answer;
+    const { name, device_class: deviceClass, plan, precision } = answer;
+    const { dimensions } = plan;
     const asker = { origin, deviceClass, hardware: this.#host.hardware };
-    const candidates = modelAddress(asker, name, plan.dimensions, "/candidates").href;
+    const candidates = modelAddress(asker, name, { dimensions, precision }, "/candidates").href;
     worker.postMessage({ type: "measure", order: { ...order, origin, candidates, kept } });
     worker.postMessage({ type: "times", ms: this.#times.ms });
     const ping = (): void => this.#take({ type: "ping", nowMs: performance.now() });

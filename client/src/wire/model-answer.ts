@@ -19,6 +19,8 @@ export type ChunkWire = Schemas["Chunk"];
 export type GoldenPart = Schemas["GoldenPart"];
 
 export type ModelAnswer = ModelManifest;
+/** Products of a plan multiply these: numbers of f32, or bytes. */
+export type Precision = Schemas["Precision"];
 
 /** An address in an answer: absolute, or relative to the folder of the zoo. */
 export const addressOf = (url: string, origin: string): URL =>

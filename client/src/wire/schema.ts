@@ -692,7 +692,9 @@ export interface paths {
          * Get Model Manifest
          * @description A plan of a model with the kernels of a class of devices, in one request. Other
          *     parameters are dimensions, as in `?batch=1&sequence=128`; a model with one plan needs none. A
-         *     plan that serves a range is given for each extent of it, with `dimensions` of the largest.
+         *     plan that serves a range is given for each extent of it, with `dimensions` of the largest. Of
+         *     plans that differ by their precision alone the fastest is given, or that of
+         *     `precision=f32` or `precision=int8`.
          */
         readonly get: operations["get_model_manifest_v1_models__name___device_class__get"];
         readonly put?: never;
@@ -714,7 +716,8 @@ export interface paths {
          * Get Candidates
          * @description Candidates of a model's workloads that the class has not confirmed, those first that may save
          *     most time: one JSON object a line, sent as soon as it is there, at most `each` of a workload.
-         *     The last line says `end`. Parameters beside those named here are dimensions.
+         *     The last line says `end`. Parameters beside those named here are dimensions, and `precision`;
+         *     f32 unless told.
          */
         readonly get: operations["get_candidates_v1_models__name___device_class__candidates_get"];
         readonly put?: never;
@@ -735,7 +738,7 @@ export interface paths {
         /**
          * Get Timeline
          * @description Tell what an inference was expected to take on a class, and each kernel that changed it. An
-         *     answer is up to five seconds old. Parameters are dimensions.
+         *     answer is up to five seconds old. Parameters are dimensions, and `precision`; f32 unless told.
          */
         readonly get: operations["get_timeline_v1_models__name___device_class__timeline_get"];
         readonly put?: never;
@@ -2137,6 +2140,8 @@ export interface components {
          *     before everything else: ask again. While some are missing `module` is null, as it is on WebGPU
          *     and where kernels cannot be linked: each is fetched by itself. `modules_by_runs` are other
          *     modules, for the fewest runs first, where kernels have others `by_runs`.
+         *     `precision` is that of the plan, `precision_reason` a sentence on why it is given, and
+         *     `precisions` are all that were compared; where one is asked for, that alone.
          *     `issued_at`, `serial` and `signatures` are as in a `Manifest`.
          */
         readonly ModelManifest: {
@@ -2168,6 +2173,15 @@ export interface components {
             /** Name */
             readonly name: string;
             readonly plan: components["schemas"]["Plan"];
+            /** @default f32 */
+            readonly precision: components["schemas"]["Precision"];
+            /**
+             * Precision Reason
+             * @default
+             */
+            readonly precision_reason: string;
+            /** Precisions */
+            readonly precisions?: readonly components["schemas"]["PrecisionWire"][];
             /** Serial */
             readonly serial: number;
             /** Signatures */
@@ -2512,6 +2526,7 @@ export interface components {
             readonly measured: number;
             /** Page Loads */
             readonly page_loads: number;
+            readonly precision: components["schemas"]["Precision"];
             /** Prepare Ms */
             readonly prepare_ms: number | null;
             /** Provisional */
@@ -2634,10 +2649,12 @@ export interface components {
         /**
          * PlanWire
          * @description `least`: the smallest extents of dimensions that have a range; `dimensions` and shapes have
-         *     the largest. `dtype`: what its values are in memory. Pages with WebGPU are given the plan of f16
-         *     where there is one, others that of f32. `memory`: bytes of weights and of activations; scratch
-         *     depends on the kernels of a class. `original`: says which of the weights lie in the file that
-         *     the model was imported from; null where few do.
+         *     the largest. `precision`: what its products multiply. `error`: by how much golden outputs
+         *     differ, in parts of their largest magnitude, from those with f32, where the import took fewer
+         *     bits than the file has. `dtype`: what its values are in memory. Pages with WebGPU are given the
+         *     plan of f16 where there is one, others that of f32. `memory`: bytes of weights and of
+         *     activations; scratch depends on the kernels of a class. `original`: says which of the weights
+         *     lie in the file that the model was imported from; null where few do.
          */
         readonly PlanWire: {
             /** Calls */
@@ -2651,6 +2668,8 @@ export interface components {
              * @enum {string}
              */
             readonly dtype: "f32" | "f16";
+            /** Error */
+            readonly error: number | null;
             readonly golden: components["schemas"]["FileWire"];
             /** Inputs */
             readonly inputs: readonly components["schemas"]["PortWire"][];
@@ -2668,6 +2687,7 @@ export interface components {
             /** Outputs */
             readonly outputs: readonly components["schemas"]["PortWire"][];
             readonly plan: components["schemas"]["FileWire"];
+            readonly precision: components["schemas"]["Precision"];
             readonly weights: components["schemas"]["FileWire"];
         };
         /**
@@ -2708,6 +2728,28 @@ export interface components {
             readonly open?: readonly components["schemas"]["OpenAxis"][];
             /** Shape */
             readonly shape: readonly number[];
+        };
+        /**
+         * Precision
+         * @description `F32` is also that of plans whose values are f16 on WebGPU.
+         * @enum {string}
+         */
+        readonly Precision: "f32" | "int8";
+        /**
+         * PrecisionWire
+         * @description A precision that a model has plans of. An inference by it is expected to take `expected_ms`
+         *     on the class: the times of the kernels that are served for its calls, as far as enough
+         *     identities told them. `measured` is the share of its operations whose times they are; the others
+         *     are taken to run as fast. Null while nothing is known. `error` is as in a `PlanWire`.
+         */
+        readonly PrecisionWire: {
+            /** Error */
+            readonly error: number | null;
+            /** Expected Ms */
+            readonly expected_ms: number | null;
+            /** Measured */
+            readonly measured: number;
+            readonly precision: components["schemas"]["Precision"];
         };
         /**
          * PreparationWire
@@ -3342,6 +3384,7 @@ export interface components {
             readonly networks: number;
             /** Outputs */
             readonly outputs: readonly string[];
+            readonly precision: components["schemas"]["Precision"];
             /** Since */
             readonly since: string;
         };

@@ -12,6 +12,7 @@ from psycopg import AsyncConnection
 from kernelzoo import jobs
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import Plan, PlanTensor, Port, call_counts
+from kernelzoo.domain.precision import Precision
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload, WorkloadKey
 from kernelzoo.errors import InvalidInput
@@ -122,7 +123,7 @@ async def put_model(
             if _same(before, read):
                 response.status_code = HTTPStatus.OK
             else:
-                _refuse_another(name, before, replace=replace)
+                _refuse_another(name, before, read, replace=replace)
                 await execute(db, tuning.lock_workloads(alone=False))
                 await programs.register(db, sent)
                 await programs.registered(db, keys)
@@ -216,6 +217,7 @@ def _read(
             golden_sha256=plan.golden.sha256,
             golden_bytes=golden_bytes,
             f16=plan.has_f16,
+            precision=Precision.of_kernels(plan.kernels),
         ),
         workloads=workloads,
         calls={key: called[key] for key in plan.kernels},
@@ -282,16 +284,19 @@ def _not_sent(name: str, what: str) -> Refusal:
 
 
 def _refuse_equal(plans: Sequence[_ReadPlan]) -> None:
-    seen: list[tuple[Mapping[str, int], bool]] = []
+    seen: list[tuple[Mapping[str, int], Precision, bool]] = []
     for plan in plans:
-        dimensions = plan.stored.dimensions
-        if (dimensions, plan.stored.f16) in seen:
-            raise InvalidInput(f"two plans have the dimensions {dict(dimensions)}")
-        if seen and set(dimensions) != set(seen[0][0]):
+        stored = plan.stored
+        if (stored.dimensions, stored.precision, stored.f16) in seen:
+            raise InvalidInput(
+                f"two plans of {stored.precision} have the dimensions {dict(stored.dimensions)}"
+            )
+        if seen and set(stored.dimensions) != set(seen[0][0]):
             raise InvalidInput("all plans of a model need the same dimensions")
-        seen.append((dimensions, plan.stored.f16))
+        seen.append((stored.dimensions, stored.precision, stored.f16))
     for plan in plans:
-        if plan.stored.f16 and (plan.stored.dimensions, False) not in seen:
+        other = (plan.stored.dimensions, plan.stored.precision, False)
+        if plan.stored.f16 and other not in seen:
             raise InvalidInput(
                 f"the plan of f16 for {dict(plan.stored.dimensions)} is for WebGPU alone; send "
                 "that of f32, too"
@@ -299,14 +304,20 @@ def _refuse_equal(plans: Sequence[_ReadPlan]) -> None:
 
 
 def _same(before: Sequence[PlanRow], plans: Sequence[_ReadPlan]) -> bool:
-    def named(plan: StoredPlan) -> tuple[str | None, ...]:
-        return plan.plan_sha256, plan.weights_sha256, plan.weights_url, plan.original_sha256
-
-    return [named(row) for row in before] == [named(plan.stored) for plan in plans]
+    sent = [_files_named(plan.stored) for plan in plans]
+    return [_files_named(row) for row in before] == sent
 
 
-def _refuse_another(name: str, before: Sequence[PlanRow], *, replace: bool) -> None:
-    if before and not replace:
+def _files_named(plan: StoredPlan) -> tuple[str | None, ...]:
+    return plan.plan_sha256, plan.weights_sha256, plan.weights_url, plan.original_sha256
+
+
+def _refuse_another(
+    name: str, before: Sequence[PlanRow], plans: Sequence[_ReadPlan], *, replace: bool
+) -> None:
+    """Plans may come to those that there are, such as those of another precision."""
+    sent = {_files_named(plan.stored) for plan in plans}
+    if not replace and any(_files_named(row) not in sent for row in before):
         raise Refusal(
             HTTPStatus.CONFLICT,
             f"there is another model {name}, of {before[0].source}; take another name, or put this "
@@ -405,6 +416,8 @@ def _described(blobs: Blobs, row: PlanRow) -> PlanWire:
         dimensions=dict(row.dimensions),
         least={each.name: each.least for each in plan.ranges},
         dtype=DType.F16 if row.f16 else DType.F32,
+        precision=Precision(row.precision),
+        error=plan.golden.storage_error,
         plan=blob_url(row.plan_sha256, row.plan_bytes),
         weights=weights_of(row),
         original=original_of(row),

@@ -87,7 +87,8 @@ async def get_candidates(
 ) -> Response:
     """Candidates of a model's workloads that the class has not confirmed, those first that may save
     most time: one JSON object a line, sent as soon as it is there, at most `each` of a workload.
-    The last line says `end`. Parameters beside those named here are dimensions.
+    The last line says `end`. Parameters beside those named here are dimensions, and `precision`;
+    f32 unless told.
     """
     asked = request.query_params.items()
     key = cache_key(name, device_class, (pair for pair in asked if pair[0] not in PARAMETERS))

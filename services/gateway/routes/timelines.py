@@ -20,7 +20,7 @@ async def get_timeline(
     name: ModelName, device_class: ClassText, request: Request, state: Shared
 ) -> Response:
     """Tell what an inference was expected to take on a class, and each kernel that changed it. An
-    answer is up to five seconds old. Parameters are dimensions.
+    answer is up to five seconds old. Parameters are dimensions, and `precision`; f32 unless told.
     """
     key = cache_key(name, device_class, request.query_params.items())
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.precision import Precision
 from kernelzoo.domain.target import TargetKind
 from services.gateway.wire.model import (
     STORABLE,
@@ -95,15 +96,19 @@ class PortWire(WireModel):
 
 class PlanWire(WireModel):
     """`least`: the smallest extents of dimensions that have a range; `dimensions` and shapes have
-    the largest. `dtype`: what its values are in memory. Pages with WebGPU are given the plan of f16
-    where there is one, others that of f32. `memory`: bytes of weights and of activations; scratch
-    depends on the kernels of a class. `original`: says which of the weights lie in the file that
-    the model was imported from; null where few do.
+    the largest. `precision`: what its products multiply. `error`: by how much golden outputs
+    differ, in parts of their largest magnitude, from those with f32, where the import took fewer
+    bits than the file has. `dtype`: what its values are in memory. Pages with WebGPU are given the
+    plan of f16 where there is one, others that of f32. `memory`: bytes of weights and of
+    activations; scratch depends on the kernels of a class. `original`: says which of the weights
+    lie in the file that the model was imported from; null where few do.
     """
 
     dimensions: dict[str, int]
     least: dict[str, int]
     dtype: Literal[DType.F32, DType.F16]
+    precision: Precision
+    error: float | None
     plan: FileWire
     weights: FileWire
     original: FileWire | None = None
@@ -193,6 +198,19 @@ class ModuleForRuns(WireModel):
     module: ModuleWire
 
 
+class PrecisionWire(WireModel):
+    """A precision that a model has plans of. An inference by it is expected to take `expected_ms`
+    on the class: the times of the kernels that are served for its calls, as far as enough
+    identities told them. `measured` is the share of its operations whose times they are; the others
+    are taken to run as fast. Null while nothing is known. `error` is as in a `PlanWire`.
+    """
+
+    precision: Precision
+    expected_ms: float | None
+    measured: float
+    error: float | None
+
+
 class ModelManifest(WireModel):
     """A plan with the kernels of one class of devices. `plan` is the document that
     `GET /v1/models/{name}` names (kernelzoo/domain/plan.py); `kernels` has each of its workloads
@@ -203,6 +221,8 @@ class ModelManifest(WireModel):
     before everything else: ask again. While some are missing `module` is null, as it is on WebGPU
     and where kernels cannot be linked: each is fetched by itself. `modules_by_runs` are other
     modules, for the fewest runs first, where kernels have others `by_runs`.
+    `precision` is that of the plan, `precision_reason` a sentence on why it is given, and
+    `precisions` are all that were compared; where one is asked for, that alone.
     `issued_at`, `serial` and `signatures` are as in a `Manifest`.
     """
 
@@ -210,6 +230,9 @@ class ModelManifest(WireModel):
     name: ModelName
     device_class: str
     dimensions: dict[str, int]
+    precision: Precision = Precision.F32
+    precision_reason: str = ""
+    precisions: list[PrecisionWire] = Field(default_factory=list)
     plan: dict[str, Any]
     weights: FileWire
     golden: FileWire
@@ -235,6 +258,7 @@ class PlanCoverage(WireModel):
     """
 
     dimensions: dict[str, int]
+    precision: Precision
     device_class: str
     workloads: int
     confirmed: int
@@ -265,6 +289,7 @@ class WrongPlan(WireModel):
 
     dimensions: dict[str, int]
     dtype: Literal[DType.F32, DType.F16]
+    precision: Precision
     device_class: str
     outputs: list[str]
     networks: int

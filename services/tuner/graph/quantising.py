@@ -421,7 +421,7 @@ def _loss_of_image(graph: Graph, node: Node, entries: NDArray[Any]) -> float:
 
 
 def _near(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """What the bytes of these entries stand for, by their own range."""
+    """Returns what the bytes of these entries stand for, by their own range."""
     own = Range(min(0.0, float(x.min())), max(0.0, float(x.max())))
     zero = np.float32(own.zero)
     bytes_ = np.clip(np.rint(x / own.scale) + zero, 0, MOST)

@@ -26,7 +26,7 @@ STEPS = 127
 MOST = 255
 RANK = 4
 _AS_IT_IS = ("Relu", "Clip")
-"""What may stand between a sum and the image that is made of it: it moves no range apart."""
+"""Activations that may stand between a sum and the image that is made of it."""
 
 Feeds = Mapping[str, NDArray[Any]]
 

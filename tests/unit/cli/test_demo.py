@@ -40,6 +40,7 @@ from cli.models.tuning import TunedPlan
 from cli.stack.place import Place
 from cli.stack.supervisor import empty
 from cli.tune import why_waiting
+from kernelzoo.domain.precision import Precision
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.errors import StackError
 from services.gateway.wire.jobs import Job
@@ -291,6 +292,7 @@ def test_the_tuning_of_a_network_is_told_with_what_it_gained() -> None:
     plan = TunedPlan(
         device_class="c",
         dimensions={},
+        precision=Precision.F32,
         first_ms=60,
         expected_ms=45,
         measured=1,

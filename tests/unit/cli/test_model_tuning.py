@@ -1,6 +1,7 @@
 """The tuning of a model comes to an end, and tells of itself until then."""
 
 from cli.models.tuning import TunedPlan, is_done, measured_first, why_unfinished
+from kernelzoo.domain.precision import Precision
 from services.gateway.wire.models import PlanCoverage
 
 CLASS = "0123456789abcdef:r1-0:wasm+simd128"
@@ -11,6 +12,7 @@ def plan(device_class: str = CLASS, **changes: float | None) -> TunedPlan:
     return TunedPlan(
         device_class=device_class,
         dimensions={"sequence": 128},
+        precision=Precision.F32,
         workloads=4,
         **{"confirmed": 3, **told, **changes},
     )
@@ -31,6 +33,7 @@ def test_classes_that_nobody_measures_are_not_told_and_the_furthest_is_first() -
         return PlanCoverage(
             device_class=CLASS,
             dimensions={},
+            precision=Precision.F32,
             workloads=2,
             confirmed=0,
             provisional=0,

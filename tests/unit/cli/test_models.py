@@ -24,6 +24,7 @@ from fixtures.language_configs import LLAMA
 from kernelzoo.domain.candidate import Candidate
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import PlanBatch
+from kernelzoo.domain.precision import Precision
 from kernelzoo.domain.target import TargetKind
 from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import HitLevel
@@ -348,6 +349,8 @@ def _document(name: str) -> ModelDocument:
             dimensions={"sequence": extent},
             least={},
             dtype=DType.F32,
+            precision=Precision.F32,
+            error=None,
             plan=file,
             weights=file,
             golden=file,

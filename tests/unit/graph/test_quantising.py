@@ -1,6 +1,7 @@
 """Products of f32 become products of bytes, but for those that lose most."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from onnx import ModelProto, numpy_helper
+from onnx import ModelProto, TensorProto, numpy_helper
 
 from cli.models.importing import (
     MetricChoice,
@@ -19,6 +20,7 @@ from cli.models.importing import (
     imported,
 )
 from fixtures.encoder import Encoder
+from fixtures.network_writer import NetworkWriter
 from fixtures.quantised_networks import (
     by_onnxruntime,
     convolutional,
@@ -101,8 +103,15 @@ def test_it_errs_about_as_much_as_onnxruntimes_quantiser(tmp_path: Path) -> None
     assert output_error(ours, right) <= 1.5 * output_error(theirs, right)
 
 
+def transposed_product() -> ModelProto:
+    made = NetworkWriter(1)
+    weights, bias = made.drawn(12, 16, scale=0.25), made.drawn(12, scale=0.1)
+    y = made.node("Gemm", "x", weights, bias, transB=1)
+    return made.model({"x": (TensorProto.FLOAT, (3, 16))}, (y, None))
+
+
 def test_a_gemm_with_transposed_weights_and_a_bias_multiplies_bytes() -> None:
-    found = made(LOOSE, convolutional)
+    found = made(LOOSE, transposed_product)
     assert operators(found.graphs[0]) == ["matmul_u8i8"]
 
 
@@ -116,7 +125,7 @@ def test_each_column_has_the_scale_of_its_largest_entry() -> None:
 def test_a_model_that_cannot_be_quantised_is_refused() -> None:
     with pytest.raises(InvalidInput, match="golden outputs differ by more than 1e-09"):
         made(1e-9)
-    with pytest.raises(InvalidInput, match="no product with constant weights that could be"):
+    with pytest.raises(InvalidInput, match="nothing with constant weights that could be"):
         made(LOOSE, lambda: parsed("g (float[2, 3] x) => (float[2, 3] y) { y = Tanh (x) }"))
 
 
@@ -126,13 +135,18 @@ def test_the_command_says_what_multiplies_bytes_and_what_does_not(tmp_path: Path
     found = imported(path, "small", ({},), tmp_path / "weights", lambda _: None, wanted)
     assert "of 12 products multiply bytes; golden outputs differ by 0.01" in found.remarks[0]
     assert found.remarks[1].startswith("left in f32, with the share that each would lose: MatMul")
-    assert any(weight.dtype is DType.I8 for weight in found.plans[0].weights)
+    assert found.int8 is not None
+    kinds = [{weight.dtype for weight in part.plans[0].weights} for part in (found, found.int8)]
+    assert [DType.I8 in each for each in kinds] == [False, True]
+    alone = replace(wanted, keeps_f32=False)
+    only = imported(path, "small", ({},), tmp_path / "alone", lambda _: None, alone)
+    assert (only.plans, only.int8) == (found.int8.plans, None)
 
 
 def test_inputs_and_a_cosine_may_decide_what_stays_f32() -> None:
     read, graph, golden = network()
     feeds = feeds_of(ENCODER.model())
-    bound = Bound(max_error=1e-4, metric=Metric.COSINE, feeds=[feeds])
+    bound = Bound(max_error=1e-4, metric=Metric.COSINE, feeds=[[feeds]])
     found = quantised_model([read], [graph], [golden], bound)
     (right,), (outputs,) = (evaluate(each, feeds).values() for each in (graph, found.graphs[0]))
     x, y = (each.ravel().astype(np.float64) for each in (right, outputs))
@@ -196,8 +210,11 @@ def test_the_command_says_by_which_inputs_it_decided(tmp_path: Path) -> None:
         calibrate=inputs,
     )
     found = imported(path, "small", ({},), tmp_path / "weights", lambda _: None, wanted)
+    assert found.remarks[0].startswith("1 of 1 products and 2 of 2 convolutions multiply bytes;")
     assert "by cosine, with inputs.npz, outputs are" in found.remarks[0]
-    assert found.remarks[1].startswith("2 convolutions stay f32")
+    unknown = replace(wanted, metric=MetricChoice.LARGEST, calibrate=None)
+    ranged = imported(path, "small", ({},), tmp_path / "weights", lambda _: None, unknown)
+    assert "--calibrate with inputs that the model is for" in ranged.remarks[1]
 
 
 def test_weights_in_fewer_bits_are_not_asked_for_twice(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def operators(graph: Graph) -> list[str]:
 def test_with_known_ranges_images_go_from_layer_to_layer_as_bytes(
     name: str, layers: int, apart: int
 ) -> None:
-    """As of a file of `quantize_static`; what comes in and a mean go with real numbers."""
+    """It is as of a file of `quantize_static`: the image that comes in and a mean are real."""
     made = operators(quantised(name, calibrated=True).graphs[0])
     assert "conv2d" not in made
     assert sum(each.endswith("u8i8q") for each in made) == layers
