@@ -287,7 +287,7 @@ interface ScriptScope {
   figure_out_scope(options: object): void;
 }
 
-test("SDK and engine are at most 16 kB gzip in one file, 30 kB with the runtime of models", async () => {
+test("SDK and engine are at most 16 kB gzip in one file, 30.5 kB with the runtime of models", async () => {
   const files = await FILES;
   const size = (text: string): number => gzipSync(text, { level: 9 }).length;
   const entry = files.get("sdk.js") ?? "";
@@ -301,7 +301,7 @@ test("SDK and engine are at most 16 kB gzip in one file, 30 kB with the runtime 
   const imported = [...runtime.matchAll(/\bfrom\s*"([^"]+)"/g)].map(([, file]) => file);
   assert.deepEqual(imported, ["../sdk.js"], "the runtime needs no file that is asked for after it");
   const both = size(entry) + size(runtime);
-  assert.ok(both <= 30_000, `${both} bytes`);
+  assert.ok(both <= 30_500, `${both} bytes`);
 });
 
 /** The texts of all workers of a table, by their roles and targets. */
@@ -340,7 +340,7 @@ test("source maps hold the sources, by their paths in the repository", async () 
   }
 });
 
-test("a bundler that cannot split makes at most 126.4 kB gzip of the SDK", async (t) => {
+test("a bundler that cannot split makes at most 127.5 kB gzip of the SDK", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "kernelzoo-"));
   t.after(() => rmSync(folder, { recursive: true }));
   mkdirSync(join(folder, "chunks"));
@@ -353,5 +353,5 @@ test("a bundler that cannot split makes at most 126.4 kB gzip of the SDK", async
     write: false,
   });
   const bytes = gzipSync(outputFiles[0]?.contents ?? "", { level: 9 }).length;
-  assert.ok(bytes <= 126_400, `${bytes} bytes`);
+  assert.ok(bytes <= 127_500, `${bytes} bytes`);
 });

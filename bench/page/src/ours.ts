@@ -147,7 +147,7 @@ export async function threadedEntrant(
     );
   }
   const { offset, elements } = plan.regions[inputs.length] as Region;
-  const output = arena.floats(base + offset, elements);
+  const output = new Float32Array(arena.memory.buffer, base + offset, elements);
   const bound = bindToThreads({ arena, ...loaded, plan, base }, pool);
   const timed = await warmAsync(() => bound.kernel.run(), stepMs);
   return {

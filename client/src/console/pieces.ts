@@ -69,11 +69,11 @@ export const code = (text: string): HTMLElement => element("code", "", text);
 
 /** An input of a form, which no browser fills in unless told. */
 export function input(id: string, type: string): HTMLInputElement {
-  const made = element("input", "");
-  made.id = id;
-  made.type = type;
-  made.autocomplete = "off";
-  return made;
+  const control = element("input", "");
+  control.id = id;
+  control.type = type;
+  control.autocomplete = "off";
+  return control;
 }
 
 /** An input, or another control, under its title. */

@@ -18,7 +18,7 @@ export const goldenParts = (
     return viewOf(file, dtype, offset, bytes / 4) as Stored;
   });
 
-/** How far entries are from those that are right, which may come in pieces. */
+/** Sums up how far entries are from those that are right, which may come in pieces. */
 export class Deviation {
   #largest = 0;
   #worst = 0;

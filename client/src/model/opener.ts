@@ -52,7 +52,7 @@ export interface OpenOrder {
   readonly signal: AbortSignal | undefined;
   /** Starts a worker that prepares weights beside the model's; null where none is wanted. */
   readonly beside?: ((order: LoadOrder, url: URL) => WorkerBeside | null) | undefined;
-  /** What the model's worker does; it is an executor unless told. */
+  /** The role of the model's worker; it is an executor unless told. */
   readonly role?: "executor" | "decoder";
   /** The text of the worker, where it is not the one of its role. */
   readonly source?: string;

@@ -12,7 +12,7 @@ import type { FromTuned, ToTuned } from "./messages.js";
 type FromTunedModel = FromRuntime | FromTuned;
 type ToModel = ToRuntime | ToTuned;
 
-/** Those that are left out belong to a page that chooses no kernels itself. */
+/** A page that chooses no kernels itself leaves out what it does not need. */
 interface RuntimePorts {
   /** Returns the answer that is loaded first in the place of `answer`. */
   readonly loads: (answer: LoadOrder["answer"]) => LoadOrder["answer"];
