@@ -69,7 +69,11 @@ async function readingEntrant({ arena, lease }: Stand, reading: Reading): Promis
   const elements = tensor === undefined ? 0 : elementsOf(tensor);
   const source = arena.allocate(4 * elements);
   const sink = arena.allocate(64);
-  fillSeeded(new Float32Array(arena.memory.buffer, source.start, elements), lease.seed, reading.tensor);
+  fillSeeded(
+    new Float32Array(arena.memory.buffer, source.start, elements),
+    lease.seed,
+    reading.tensor,
+  );
   const loop = instantiate(module, arena.memory, [source.start, sink.start], reading.extent);
   return loopEntrant("reading", loop, 0, stepMs);
 }
