@@ -717,18 +717,31 @@ _Steps: TypeAlias = Mapping[tuple[str, str], _Growth]
 
 def widened(ranges: ExtentRanges, imported_at: Callable[..., Graph]) -> ExtentRanges:
     """The ranges up to the next multiples of 4, where the model attends and can be imported for
-    them: attention is one kernel where rows of scores are whole vectors."""
-    wide = ExtentRanges(
-        tuple(replace(each, most=each.most + -each.most % STEP) for each in ranges.ranges)
-    )
-    if wide == ranges:
+    them: attention is one kernel where rows of scores are whole vectors. A range that is too short
+    for samples of whole vectors is as long as they need where attention depends on it."""
+
+    def attentions(most: Extents) -> int:
+        try:
+            nodes = fused(imported_at(*most)).nodes
+        except (InvalidInput, UnsupportedModel):
+            return 0
+        programs = (node.op.program for node in nodes if isinstance(node.op, Workload))
+        return sum(attention_of(each) is not None for each in programs)
+
+    wide = tuple(replace(each, most=each.most + -each.most % STEP) for each in ranges.ranges)
+    short = [place for place, each in enumerate(wide) if not each.has_steps(SAMPLES - 1)]
+    if wide == ranges.ranges and not short:
         return ranges
-    try:
-        graph = fused(imported_at(*wide.most))
-    except (InvalidInput, UnsupportedModel):
+    most = tuple(each.most for each in wide)
+    joined = attentions(most)
+    if not joined:
         return ranges
-    programs = (node.op.program for node in graph.nodes if isinstance(node.op, Workload))
-    return wide if any(map(attention_of, programs)) else ranges
+    longer = list(wide)
+    for place in short:
+        if attentions((*most[:place], most[place] - 1, *most[place + 1 :])) != joined:
+            longer[place] = replace(wide[place], most=STEP * SAMPLES)
+    served = ExtentRanges(tuple(longer))
+    return served if attentions(served.most) else ExtentRanges(wide)
 
 
 def refuse_wrong_extent(

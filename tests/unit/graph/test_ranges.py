@@ -369,6 +369,39 @@ def test_heads_that_are_no_whole_vectors_are_right_and_a_range_ends_with_whole_v
     check(path, model, tmp_path, [(n, made.feeds(n, seed=n)) for n in lengths])
 
 
+@pytest.mark.parametrize("most", [3, 4, 8])
+def test_a_range_that_is_too_short_for_whole_vectors_is_longer_where_a_model_attends(
+    tmp_path: Path, most: int
+) -> None:
+    made = Encoder(tokens=None, hidden=48, heads=4, layers=1)
+    path = tmp_path / "encoder.onnx"
+    onnx.save(made.model(), path)
+    model = planned(path, ExtentRange(name="sequence", least=1, most=most), ONE)
+    assert [axis.most for axis in model.plans[0].axes] == [12]
+    assert any(attention_of(each.program) for each in model.workloads)
+    check(path, model, tmp_path, [(n, made.feeds(n, seed=n)) for n in (*range(1, most + 1), 12)])
+
+
+def test_a_short_range_that_attention_does_not_depend_on_stays_as_long(tmp_path: Path) -> None:
+    text = """
+        labelled (float[2, 8, 16] x, float[labels, 16] label) => (float[2, 8, labels] y)
+        {
+            turned = Transpose<perm=[0, 2, 1]>(x)
+            scores = MatMul(x, turned)
+            shares = Softmax<axis=-1>(scores)
+            mixed = MatMul(shares, x)
+            column = Transpose<perm=[1, 0]>(label)
+            y = MatMul(mixed, column)
+        }
+    """
+    path = written(tmp_path, parsed(text, 18))
+    model = planned(path, ExtentRange(name="labels", least=1, most=8))
+    assert [axis.most for axis in model.plans[0].axes] == [8]
+    assert any(attention_of(each.program) for each in model.workloads)
+    x, label = drawn((2, 8, 16)), drawn((8, 16))
+    check(path, model, tmp_path, [(n, {"x": x, "label": label[:n]}) for n in (1, 5, 8)])
+
+
 DEPENDENT = """
     dependent (float[batch, n, 8] x) => (float[batch, n, 8] y)
     {
