@@ -1,5 +1,6 @@
 """Golden inputs: what they are drawn from, and that rounding decides nothing of their outputs."""
 
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,8 +14,9 @@ from services.tuner.graph.evaluate import evaluate
 from services.tuner.graph.golden import SEED, golden_file, rounded, seeded_feeds
 from services.tuner.graph.graph import Graph
 from services.tuner.graph.importing import import_model
+from services.tuner.graph.models import plan_model
 from tests.models_of_bytes import bytes_compared
-from tests.unit.graph.models import written
+from tests.unit.graph.models import drawn, with_weights, written
 
 Ports = Sequence[tuple[str, int, Sequence[int]]]
 
@@ -212,3 +214,38 @@ def test_integers_that_a_kernel_of_its_own_divides_choose_no_rows() -> None:
         [("y", unsigned, [5])],
     )
     assert [port.rows for port in graph.inputs] == [None, None]
+
+
+def detector(layers: int) -> str:
+    """Convolutions as a detector has them, from an image to a map of one channel."""
+    convolved = "\n".join(
+        f"c{n} = Conv<pads=[1, 1, 1, 1]>(x{n}, u)\nx{n + 1} = Relu(c{n})" for n in range(layers)
+    )
+    return f"""
+        detector (float[1, 3, 368, 592] image) => (float[1, 1, 368, 592] y)
+        {{
+            x0 = Conv<pads=[1, 1, 1, 1], strides=[2, 2]>(image, w)
+            {convolved}
+            joined = Concat<axis=1>(x0, x{layers})
+            mapped = Conv<pads=[1, 1, 1, 1]>(joined, v)
+            scales = Constant<value_floats=[1.0, 1.0, 2.0, 2.0]>()
+            y = Resize<mode="nearest", nearest_mode="floor",
+                coordinate_transformation_mode="asymmetric">(mapped, , scales)
+        }}
+    """
+
+
+def test_a_detector_of_large_images_is_imported_without_arrays_of_windows(tmp_path: Path) -> None:
+    """The windows of the last convolution are 251 MB, a tensor of 64 channels is 14 MB; more layers
+    take no more, as values end with their last reader."""
+    weights = {"w": drawn((64, 3, 3, 3)), "u": drawn((64, 64, 3, 3)), "v": drawn((1, 128, 3, 3))}
+    tensor_bytes = 4 * 64 * 184 * 296
+    peaks = []
+    for layers in (1, 4):
+        path = written(tmp_path, with_weights(detector(layers), **weights))
+        tracemalloc.start()
+        plan_model(path, [], "detector")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert max(peaks) < 11 * tensor_bytes, peaks
+    assert peaks[1] - peaks[0] < tensor_bytes, peaks
