@@ -18,6 +18,7 @@ from cli.models.dimensions import (
 from cli.models.sending import ImportedModel, Told
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.quantised import Form
+from kernelzoo.domain.precision import Precision
 from kernelzoo.domain.weight_storage import StorageType
 from kernelzoo.domain.workload import ProgramWorkload
 from kernelzoo.errors import InvalidInput, UnsupportedModel
@@ -291,9 +292,13 @@ def _network(
         found = quantised_model(networks, graphs, golden, bound)
         lines += _quantised_told(found, wanted, networks[0])
         quantised = plan_graphs(found.graphs, dimensions, name, storing=storing, right=found.golden)
+        _refuse_unquantised(file, quantised)
     if quantised is not None and not wanted.keeps_f32:
         return replace(_written_of(file, quantised, weights, told), remarks=lines)
     model = plan_graphs(graphs, dimensions, name, storing=storing, right=golden)
+    if quantised is not None and Precision.INT8 in _precisions(model):
+        line = f"{file.name} multiplies bytes itself: it has no plans of f32 beside those of int8"
+        return replace(_written_of(file, quantised, weights, told), remarks=(*lines, line))
     made = replace(_written_of(file, model, weights, told), remarks=lines)
     if quantised is not None:
         beside = weights.with_name(f"{weights.name}.{wanted.quantize}")
@@ -304,6 +309,20 @@ def _network(
     halved = plan_f16(graphs, dimensions, name, wanted.max_error, golden)
     beside = weights.with_name(f"{weights.name}.f16")
     return replace(made, f16=_written(halved, beside, told))
+
+
+def _precisions(model: "PlannedModel") -> set[Precision]:
+    return {Precision.of_kernels(plan.kernels) for plan in model.plans}
+
+
+def _refuse_unquantised(file: Path, model: "PlannedModel") -> None:
+    """Raises InvalidInput where what was quantised is computed of numbers of f32 all the same: it
+    would err for nothing."""
+    if Precision.F32 in _precisions(model):
+        raise InvalidInput(
+            f"no kernel multiplies bytes in what of {file.name} may be quantised, as in a "
+            "convolution of one entry or of each channel by itself; leave --quantize out"
+        )
 
 
 def _quantised_told(

@@ -28,6 +28,7 @@ from fixtures.quantised_networks import (
     feeds_of,
 )
 from kernelzoo.domain.dtype import DType
+from kernelzoo.domain.precision import Precision
 from kernelzoo.domain.workload import Workload
 from kernelzoo.errors import InvalidInput, UnsupportedModel
 from services.tuner.graph.calibration import calibration_feeds
@@ -141,6 +142,49 @@ def test_the_command_says_what_multiplies_bytes_and_what_does_not(tmp_path: Path
     alone = replace(wanted, keeps_f32=False)
     only = imported(path, "small", ({},), tmp_path / "alone", lambda _: None, alone)
     assert (only.plans, only.int8) == (found.int8.plans, None)
+
+
+def test_a_file_that_multiplies_bytes_itself_has_plans_of_int8_alone(tmp_path: Path) -> None:
+    path = written(tmp_path, partly_quantised())
+    wanted = WantedWeights(max_error=LOOSE, quantize=QuantizeChoice.INT8)
+    found = imported(path, "net", ({},), tmp_path / "weights", lambda _: None, wanted)
+    assert [key.partition(":")[0] for key in found.plans[0].kernels if key.startswith("matmul")] == [
+        "matmul_u8i8",
+        "matmul_u8i7",
+    ]
+    assert found.int8 is None
+    assert found.weights_by_precision == {Precision.INT8: tmp_path / "weights"}
+    assert "multiplies bytes itself" in found.remarks[-1]
+
+
+def partly_quantised() -> ModelProto:
+    model = parsed(
+        "g (float[16, 64] x) => (float[16, 64] y) <float step = {0.002}> {"
+        " h = MatMul (x, w)\n bytes, scale, zero = DynamicQuantizeLinear (h)"
+        " sums = MatMulInteger (bytes, q, zero)\n real = Cast <to = 1> (sums)"
+        " by = Mul (scale, step)\n y = Mul (real, by) }",
+        17,
+    )
+    draw = np.random.default_rng(7)
+    weights = draw.standard_normal((64, 64), np.float32) / np.float32(8)
+    codes = draw.integers(-60, 60, (64, 64)).astype(np.int8)
+    model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    model.graph.initializer.append(numpy_helper.from_array(codes, "q"))
+    return model
+
+
+@pytest.mark.parametrize("keeps_f32", [True, False])
+def test_what_no_kernel_multiplies_as_bytes_is_not_quantised(
+    keeps_f32: bool, tmp_path: Path
+) -> None:
+    """A convolution of one entry is computed in f32, whatever its numbers were rounded to."""
+    model = parsed("g (float[1, 16, 1, 1] x) => (float[1, 16, 1, 1] y) { y = Conv (x, w) }", 17)
+    weights = np.random.default_rng(7).standard_normal((16, 16, 1, 1), np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    wanted = WantedWeights(max_error=LOOSE, quantize=QuantizeChoice.INT8, keeps_f32=keeps_f32)
+    path = written(tmp_path, model)
+    with pytest.raises(InvalidInput, match=r"no kernel multiplies bytes .*; leave --quantize out"):
+        imported(path, "net", ({},), tmp_path / "weights", lambda _: None, wanted)
 
 
 def test_inputs_and_a_cosine_may_decide_what_stays_f32() -> None:
