@@ -5,7 +5,7 @@ sums by steps) states it anew, and takes single stages of `computed`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from math import inf
+from math import copysign, inf
 
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.operators.expressions import (
@@ -74,6 +74,13 @@ def _quotient(left: Node, right: Node) -> Node:
     if _is_real(left) and (_is_zero(left) or _is_zero(right)):
         return _external(nodes.BinaryOp.DIV, left, right)
     return left / right
+
+
+def _real(value: float) -> Node:
+    """TVM takes -0 for 0, and so a choice between both for either: it is told but the name."""
+    if value == 0 and copysign(1, value) < 0:
+        return tirx.call_pure_extern("float32", str(value))
+    return tirx.const(value, "float32")
 
 
 def _is_real(node: Node) -> bool:
@@ -205,7 +212,7 @@ def value_of(expression: Expression, at: Places, tensors: Tensors) -> Node:
         case Integer(value):
             return tirx.const(value, "int32")
         case Real(value):
-            return tirx.const(value, "float32")
+            return _real(value)
         case Axis(name):
             return at[name]
         case Read(tensor, places):

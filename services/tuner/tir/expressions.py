@@ -208,6 +208,8 @@ class Expressions:
             return self.value(self._taken(node))
         if name == _EXTERNAL:
             function, *operands = node.args
+            if not operands:
+                return Const(value=float(function.value), dtype=DType.F32)
             if len(operands) == 1:
                 return Call(function=MathFunction(function.value), argument=self.value(*operands))
             left, right = map(self.value, operands)

@@ -172,3 +172,21 @@ def test_a_quotient_by_a_constant_zero_has_the_sign_of_both(
     for made in (evaluate(graph, feeds), outputs_on(target, graph, feeds, tmp_path)):
         for name, values in wanted.items():
             np.testing.assert_array_equal(made[name], values, err_msg=name)
+
+
+@pytest.mark.parametrize("target", list(TargetKind))
+def test_one_kernel_tells_zero_from_less_than_zero(target: TargetKind, tmp_path: Path) -> None:
+    """TVM takes both for the same number, and so a choice between them for none."""
+    text = (
+        f"g (float[{X.size}] x, bool[{X.size}] c) => (float[{X.size}] y)"
+        "<float zero = {0.0}, float less = {-0.0}> {"
+        " over_zero = Div (x, zero)\n over_less = Div (x, less)\n"
+        " y = Where (c, over_zero, over_less) }"
+    )
+    graph = import_model(written(tmp_path, parsed(text, 18)), {})
+    for decided in (np.arange(X.size) % 3 > 0, np.arange(X.size) % 3 == 0):
+        feeds = {"x": X, "c": decided}
+        with np.errstate(all="ignore"):
+            wanted = X / np.where(decided, 0.0, -0.0).astype(np.float32)
+        made = outputs_on(target, graph, feeds, tmp_path)
+        np.testing.assert_array_equal(made["y"], wanted)
