@@ -10,6 +10,14 @@ const COMPARED: ModelAnswer["precisions"] = [
   { precision: "int8", expected_ms: 21, measured: 1, error: 0.031 },
 ];
 
+const errorOf = (given: Precision) =>
+  COMPARED.find(({ precision }) => precision === given)?.error ?? undefined;
+
+const answered = (told: Partial<ModelAnswer>, storage_error: number | undefined): Answered => {
+  const answer = { name: "net", plan: { golden: { storage_error } }, ...told };
+  return { answer: answer as unknown as ModelAnswer, origin: "" };
+};
+
 /** An answer of a zoo that finds int8 faster; `asked` notes what it was asked for. */
 const zoo =
   (asked: (Precision | undefined)[] = []) =>
@@ -17,8 +25,10 @@ const zoo =
     asked.push(precision);
     const given = precision ?? "int8";
     const precisions = COMPARED.filter((each) => (precision ?? each.precision) === each.precision);
-    const answer = { name: "net", precision: given, precision_reason: "It is faster.", precisions };
-    return { answer: answer as unknown as ModelAnswer, origin: "" };
+    return answered(
+      { precision: given, precision_reason: "It is faster.", precisions },
+      errorOf(given),
+    );
   };
 
 test("a precision that errs no more than allowed is taken as the zoo chose it", async () => {
@@ -49,5 +59,14 @@ test("a file on a static host that is of another precision is refused", async ()
   await assert.rejects(held({ precision: "f32" }, file), {
     stage: "manifest",
     message: "This file of net is of int8, not of f32: open the file that is.",
+  });
+});
+
+test("the plan of a zoo that compares no precisions says itself how far it is off", async () => {
+  const older = async () => answered({}, 0.02);
+  assert.equal((await held({ maxError: 0.02 }, older)).answer.precision, undefined);
+  await assert.rejects(held({ maxError: 0.01 }, older), {
+    stage: "manifest",
+    message: /^No plan of net errs by 0.01 at most: its plan is off by 0.020. Allow more/,
   });
 });

@@ -97,9 +97,8 @@ function refuseSenseless({ precision, maxError }: PrecisionOrder): void {
   }
 }
 
-/** Nothing is off where the import kept the numbers of the file. */
-const errorOf = (all: ModelAnswer["precisions"], asked: Precision | undefined): number =>
-  all?.find(({ precision }) => precision === asked)?.error ?? 0;
+/** Nothing is off where the import kept the numbers of the file. The plan says it of itself. */
+const errorOf = ({ plan }: ModelAnswer): number => plan.golden.storage_error ?? 0;
 
 /**
  * Asks for a model until it is of the precision that is asked, and errs no more. Throws KernelZooError:
@@ -113,10 +112,11 @@ export async function held(
   const { precision = "auto", maxError = Number.POSITIVE_INFINITY } = order;
   const answered =
     precision === "auto" ? await ask() : await ofPrecision(precision, () => ask(precision));
-  const { name, precision: given, precisions = [] } = answered.answer;
-  if (errorOf(precisions, given) <= maxError) return answered;
+  const { name, precision: given = "its plan", precisions = [] } = answered.answer;
+  const error = errorOf(answered.answer);
+  if (error <= maxError) return answered;
   const other = precisions.find(({ error }) => (error ?? 0) <= maxError)?.precision;
-  const off = `${given} is off by ${errorOf(precisions, given).toPrecision(2)}`;
+  const off = `${given} is off by ${error.toPrecision(2)}`;
   if (other === undefined) {
     const remedy = "Allow more, or have the model added with --max-error, or with --f32.";
     const message = `No plan of ${name} errs by ${maxError} at most: ${off}. ${remedy}`;
