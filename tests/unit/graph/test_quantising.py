@@ -148,7 +148,9 @@ def test_a_file_that_multiplies_bytes_itself_has_plans_of_int8_alone(tmp_path: P
     path = written(tmp_path, partly_quantised())
     wanted = WantedWeights(max_error=LOOSE, quantize=QuantizeChoice.INT8)
     found = imported(path, "net", ({},), tmp_path / "weights", lambda _: None, wanted)
-    assert [key.partition(":")[0] for key in found.plans[0].kernels if key.startswith("matmul")] == [
+    assert [
+        key.partition(":")[0] for key in found.plans[0].kernels if key.startswith("matmul")
+    ] == [
         "matmul_u8i8",
         "matmul_u8i7",
     ]
