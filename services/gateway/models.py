@@ -21,7 +21,7 @@ from kernelzoo.domain.target import DTYPES, MEASURED, TargetKind
 from kernelzoo.errors import InvalidInput
 from kernelzoo.formats.plans import with_needs
 from kernelzoo.linking import link, link_javascript
-from kernelzoo.store import candidates, models, tuning
+from kernelzoo.store import candidates, kernel_times, models, tuning
 from kernelzoo.store.asynchronous import execute, fetch_all
 from kernelzoo.store.models import CalledRow, PlanRow, StoredPlan
 from services.gateway.answering import answer, hardware_of
@@ -36,7 +36,7 @@ from services.gateway.manifests import (
     served,
     sources,
 )
-from services.gateway.precision import Call, Expected, choose, expected
+from services.gateway.precision import Call, Expected, believed, choose, expected
 from services.gateway.problems import Refusal
 from services.gateway.state import State
 from services.gateway.wire.artifacts import ArtifactWire, Kernel
@@ -95,9 +95,16 @@ async def build(state: State, key: Key) -> ServedManifest:
         offered = {
             str(each.row.workload_key): (each.row.flops, served(each, target)) for each in found
         }
+        given = [each.kernel.candidate for _, each in offered.values() if each is not None]
+        voices = kernel_times.by_voice(
+            given,
+            device_class,
+            state.settings.trust,
+            strangers=state.settings.max_malicious_share > 0,
+        )
+        times_ns = believed(await fetch_all(db, voices), state.settings.quorum)
         offers = [
-            _expected(precision, calls, offered, state.settings.quorum)
-            for precision, calls in called.items()
+            _expected(precision, calls, offered, times_ns) for precision, calls in called.items()
         ]
         choice = choose(offers, asked=_asks(asked))
         (row,) = (each for each in rows if each.precision == choice.precision)
@@ -230,17 +237,14 @@ def _expected(
     precision: Precision,
     called: Sequence[CalledRow],
     offered: Mapping[str, tuple[int, ServedKernel | None]],
-    quorum: int,
+    times_ns: Mapping[str, float],
 ) -> Expected:
-    calls = [
-        Call(
-            calls=each.calls,
-            flops=offered[each.workload_key][0],
-            served=offered[each.workload_key][1],
-        )
-        for each in called
-    ]
-    return expected(Precision(precision), calls, quorum)
+    calls = []
+    for each in called:
+        flops, kernel = offered[each.workload_key]
+        candidate_id = None if kernel is None else kernel.kernel.candidate
+        calls.append(Call(calls=each.calls, flops=flops, candidate_id=candidate_id))
+    return expected(Precision(precision), calls, times_ns)
 
 
 Plans = TypeVar("Plans", bound=StoredPlan)

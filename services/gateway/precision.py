@@ -1,10 +1,12 @@
 """Chooses the precision by which a page runs a model, where its plans have several."""
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from kernelzoo.domain.precision import Precision
-from services.gateway.wire.zoo import ServedKernel
+from kernelzoo.store.kernel_times import VoiceTimeRow
 
 KNOWN = 0.9
 """The share of an inference's operations whose times must be known, of every precision."""
@@ -16,11 +18,11 @@ slower (MobileNetV2 on a Zen 4 takes 1.5 times as long with them)."""
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """All calls of a workload in an inference: `flops` of one of them, and the kernel that is
-    served for it; None where none is compiled yet."""
+    served for it by its candidate; None where none is compiled yet."""
 
     calls: int
     flops: int
-    served: ServedKernel | None
+    candidate_id: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +42,27 @@ class Choice:
     reason: str
 
 
-def expected(precision: Precision, calls: Sequence[Call], quorum: int) -> Expected:
-    """Adds up the times of the kernels that are served, as far as `quorum` identities told them.
-    What nobody measured is taken to run as fast as the rest."""
-    timed = [
-        (each, each.served.timing.best_ns)
-        for each in calls
-        if each.served and each.served.timing and each.served.timing.identities >= quorum
-    ]
+def believed(voices: Iterable[VoiceTimeRow], quorum: int) -> Mapping[str, float]:
+    """Returns the median time of each kernel in ns, of those that a quorum told. Where a quorum is
+    of the operator's agents, these alone tell it, as they alone vote then."""
+    by_kernel: defaultdict[str, list[VoiceTimeRow]] = defaultdict(list)
+    for each in voices:
+        by_kernel[each.candidate_id].append(each)
+    times: dict[str, float] = {}
+    for name, told in by_kernel.items():
+        own = [each for each in told if each.operated]
+        heard = own if len(own) >= quorum else told
+        if len(heard) >= quorum:
+            times[name] = median(each.best_ns for each in heard)
+    return times
+
+
+def expected(
+    precision: Precision, calls: Sequence[Call], times_ns: Mapping[str, float]
+) -> Expected:
+    """Adds up the times of the kernels that are served, as far as they are `believed`. What nobody
+    measured is taken to run as fast as the rest."""
+    timed = [(each, times_ns[each.candidate_id]) for each in calls if each.candidate_id in times_ns]
     known = sum(each.calls * each.flops for each, _ in timed)
     total = sum(each.calls * each.flops for each in calls)
     elapsed_ns = sum(each.calls * best_ns for each, best_ns in timed)
@@ -55,7 +70,7 @@ def expected(precision: Precision, calls: Sequence[Call], quorum: int) -> Expect
         precision=precision,
         elapsed_ns=elapsed_ns * total / known if known else None,
         measured=known / total if total else 0.0,
-        missing=sum(each.served is None for each in calls),
+        missing=sum(each.candidate_id is None for each in calls),
     )
 
 

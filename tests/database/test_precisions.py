@@ -20,10 +20,11 @@ from kernelzoo.errors import InvalidInput
 from kernelzoo.settings import Settings
 from kernelzoo.signing import new_seed
 from services.gateway.wire.models import Registered
-from tests.database.client import OPERATOR_KEY, open_agent
+from tests.database.client import OPERATOR_KEY, Agent, open_agent
 from tests.database.conftest import Connection
 from tests.database.test_models import CLASS, GPU_CLASS, confirm
 from tests.reports import all_ok
+from tests.running import eventually
 from workers import compiling
 
 pytestmark = pytest.mark.usefixtures("nothing_remembered")
@@ -33,11 +34,16 @@ Add = Callable[..., Registered]
 
 
 @pytest.fixture
-def settings(settings: Settings, tmp_path: Path) -> Settings:
+def quorum() -> int:
+    return 1
+
+
+@pytest.fixture
+def settings(settings: Settings, tmp_path: Path, quorum: int) -> Settings:
     changes = {
         "models_dir": tmp_path / "models",
         "signing_key": SecretStr(new_seed()),
-        "quorum": 1,
+        "quorum": quorum,
     }
     return settings.model_copy(update=changes)
 
@@ -137,24 +143,84 @@ def test_int8_comes_beside_f32_under_one_name_and_is_given_to_who_asks(
     assert given(http, device_class=GPU_CLASS)["precision"] == "f32"
 
 
+def measured(http: TestClient, db: Connection, f32_ns: float, int8_ns: float) -> Agent:
+    """An agent measures the product of each plan, which are served as if they took so long."""
+    agent = open_agent(http)
+    plans = {each: given(http, f"?precision={each}")["plan"] for each in ("f32", "int8")}
+    (numbers,) = plans["f32"]["kernels"]
+    (of_bytes,) = (key for key in plans["int8"]["kernels"] if "u8i8" in key)
+    lent_keys: set[str] = set()
+    while not {numbers, of_bytes} <= lent_keys:
+        # What takes most of an inference is lent first, and programs take little.
+        lent = agent.lease().json()
+        agent.report(lent, all_ok(lent))
+        lent_keys.add(lent["workload"])
+    confirm(db, agent.device_class, numbers, f32_ns)
+    confirm(db, agent.device_class, of_bytes, int8_ns)
+    return agent
+
+
+def measured_alike(db: Connection, network: str) -> None:
+    """Another identity, of a network of strangers, has measured what was measured, and found the
+    same."""
+    db.execute(
+        """
+        WITH before AS (
+            SELECT m.* FROM measurement m
+            WHERE m.identity_id = (SELECT id FROM identity ORDER BY created_at LIMIT 1)
+        ), other AS (
+            INSERT INTO identity (network, operated, valid_in_row) VALUES (%s, false, 1)
+            RETURNING id
+        ), lent AS (
+            INSERT INTO lease (session_id, identity_id, device_class, job_id, reference_id, seed,
+                               nonce, expires_at)
+            SELECT l.session_id, other.id, l.device_class, l.job_id, l.reference_id, 0, '', now()
+            FROM lease l CROSS JOIN other
+            WHERE l.id = (SELECT min(lease_id) FROM before) RETURNING id, identity_id
+        ), items AS (
+            INSERT INTO lease_item (lease_id, candidate_id)
+            SELECT DISTINCT lent.id, candidate_id FROM before CROSS JOIN lent
+        )
+        INSERT INTO measurement (lease_id, candidate_id, identity_id, device_class, outcome,
+                                 samples_ns, reference_ns, calls_per_sample, sampled_entries,
+                                 detail, verdict, best_ns, relative_time, job_id)
+        SELECT DISTINCT ON (candidate_id) lent.id, candidate_id, lent.identity_id, device_class,
+               outcome, samples_ns, reference_ns, calls_per_sample, sampled_entries, detail,
+               verdict, best_ns, relative_time, job_id
+        FROM before CROSS JOIN lent
+        """,
+        (network,),
+    )
+    db.execute("NOTIFY kernelzoo_zoo")  # Else it is looked at after a minute.
+
+
+@pytest.mark.parametrize("quorum", [2])
+def test_identities_of_one_network_have_no_class_given_int8(
+    add: Add, http: TestClient, db: Connection
+) -> None:
+    """Attack: whoever opens identities enough in one network has all pages of a class err."""
+    add(quantize=True)
+    compile_all(db)
+    agent = measured(http, db, 4e6, 1e6)
+    db.execute("UPDATE identity SET operated = false, network = 'one'")
+    for _ in range(3):
+        measured_alike(db, "one")
+
+    assert given(http, device_class=agent.device_class)["precision"] == "f32"
+    measured_alike(db, "two")
+    eventually(
+        lambda: given(http, device_class=agent.device_class)["precision"] == "int8",
+        "a second network is believed",
+    )
+
+
 @pytest.mark.parametrize(("f32_ns", "int8_ns", "faster"), [(4e6, 1e6, "int8"), (1e6, 4e6, "f32")])
 def test_the_precision_that_a_class_measured_to_be_faster_is_given_to_it(
     add: Add, http: TestClient, db: Connection, f32_ns: float, int8_ns: float, faster: str
 ) -> None:
     add(quantize=True)
     compile_all(db)
-    agent = open_agent(http)
-    plans = {each: given(http, f"?precision={each}")["plan"] for each in ("f32", "int8")}
-    (numbers,) = plans["f32"]["kernels"]
-    (of_bytes,) = (key for key in plans["int8"]["kernels"] if "u8i8" in key)
-    measured: set[str] = set()
-    while not {numbers, of_bytes} <= measured:
-        # What takes most of an inference is lent first, and programs take little.
-        lent = agent.lease().json()
-        agent.report(lent, all_ok(lent))
-        measured.add(lent["workload"])
-    confirm(db, agent.device_class, numbers, f32_ns)
-    confirm(db, agent.device_class, of_bytes, int8_ns)
+    agent = measured(http, db, f32_ns, int8_ns)
     found = given(http, device_class=agent.device_class)
     assert found["precision"] == faster
     times = {each["precision"]: each["expected_ms"] for each in found["precisions"]}

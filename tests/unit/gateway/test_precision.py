@@ -3,7 +3,8 @@
 import pytest
 
 from kernelzoo.domain.precision import Precision
-from services.gateway.precision import Expected, choose
+from kernelzoo.store.kernel_times import VoiceTimeRow
+from services.gateway.precision import Expected, believed, choose
 
 
 def offer(
@@ -45,6 +46,18 @@ def test_a_model_of_one_precision_has_that() -> None:
     only = offer(Precision.F32, None)
     assert choose([only]).reason == "The model has no other here."
     assert choose([only], asked=True).reason == "It was asked for."
+
+
+def test_times_are_believed_of_a_quorum_and_of_the_operators_agents_alone_where_they_are_one() -> (
+    None
+):
+    def told(*times: float, operated: bool) -> list[VoiceTimeRow]:
+        return [VoiceTimeRow(candidate_id="k", operated=operated, best_ns=each) for each in times]
+
+    strangers, own = told(1, 1, 1, operated=False), told(8, 9, operated=True)
+    assert believed(strangers[:1], 2) == {}
+    assert believed([*strangers, *own], 2) == {"k": 8.5}
+    assert believed([*strangers, *own], 3) == {"k": 1}
 
 
 @pytest.mark.parametrize(
