@@ -1,5 +1,6 @@
 """Keys that a zoo has tuned to the end and a referee has judged, in figures and in a file."""
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,12 +171,15 @@ class KeptKeys:
 
     @classmethod
     def opened(cls, file: Path | None) -> Self:
-        """Raises CannotMeasure for a file of another commit or processor."""
+        """Raises CannotMeasure for a file of another commit or processor. A line that was being
+        written when its run died is taken away, and its key is judged anew."""
         if file is None:
             return cls(file=None, judged=[])
-        if not file.exists():
+        if not file.exists() or file.stat().st_size == 0:
             file.write_bytes(msgspec.json.encode(KeptHead.now()) + b"\n")
-        head, *lines = file.read_bytes().splitlines()
+        body = file.read_bytes()
+        whole, _, unfinished = body.rpartition(b"\n")
+        head, *lines = whole.split(b"\n")
         try:
             kept = msgspec.json.decode(head, type=KeptHead)
             judged = [msgspec.json.decode(line, type=JudgedKey) for line in lines]
@@ -186,6 +190,8 @@ class KeptKeys:
                 f"{file} is of commit {kept.commit} on {kept.cpu}, and this is {now.commit} on "
                 f"{now.cpu}; name another file"
             )
+        if unfinished:
+            os.truncate(file, len(body) - len(unfinished))
         return cls(file=file, judged=judged)
 
     def left(self, workloads: Sequence[str]) -> list[str]:

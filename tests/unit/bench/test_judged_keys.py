@@ -105,6 +105,19 @@ def test_an_interrupted_run_goes_on_behind_the_keys_that_it_kept(tmp_path: Path)
     assert again.left([key.workload, "softmax:f32:m2n3"]) == ["softmax:f32:m2n3"]
 
 
+def test_a_run_that_died_while_it_kept_a_key_goes_on_behind_those_before(tmp_path: Path) -> None:
+    file = tmp_path / "kept.jsonl"
+    file.touch()
+    key = tuned(cast("1", {"served": 0.5, "default": 1.0}, {"served": 0.5}))
+    KeptKeys.opened(file).add(judged(1.0, 0.5, key))
+    whole = file.read_bytes()
+    file.write_bytes(whole + whole.splitlines()[1][:40])
+    again = KeptKeys.opened(file)
+    assert again.judged == [judged(1.0, 0.5, key)]
+    again.add(judged(1.0, 0.5, key))
+    assert len(KeptKeys.opened(file).judged) == 2
+
+
 def test_keys_of_another_commit_are_not_mixed_with_these(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
