@@ -14,7 +14,7 @@ from kernelzoo.domain.trust import Trust
 from kernelzoo.domain.workload import Workload
 from kernelzoo.domain.zoo import EntryState, Evidence
 from kernelzoo.settings import Settings
-from kernelzoo.store import denials, notifications, zoo
+from kernelzoo.store import denials, models, notifications, zoo
 from kernelzoo.store.blocking import execute, fetch_all
 from kernelzoo.store.zoo import NO_EVIDENCE
 from services.aggregator.publishing import Rule
@@ -399,6 +399,18 @@ def test_the_first_digits_of_an_artifact_name_it_where_no_other_begins_so(
     short = http.put("/v1/denied", json={**body, "artifact": artifact[:7]}, headers=OPERATOR)
     assert short.status_code == 422
     assert decide(http, artifact[:20], denied=False)["artifact"] == artifact
+
+
+def test_a_module_of_several_kernels_is_not_denied_as_if_it_were_one(
+    http: TestClient, db: Connection
+) -> None:
+    """Pages see its hash in what they fetch, and nothing that is served names it as a kernel."""
+    execute(db, models.store_module("0" * 64, TargetKind.WASM, b"module"))
+    body = {"artifact": "0" * 64, "device_class": str(CLASS), "denied": True, "reason": "wrong"}
+    refused = http.put("/v1/denied", json=body, headers=OPERATOR)
+    assert refused.status_code == 422, refused.text
+    assert "links several kernels or packs weights for one" in refused.json()["detail"]
+    assert denied(db) == []
 
 
 def test_a_default_that_honest_agents_time_others_beside_is_denied_by_no_eight_networks(

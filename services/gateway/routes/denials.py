@@ -83,10 +83,17 @@ async def decide(
             await execute(db, notifications.zoo_changed())
         keys = await fetch_all(db, denials.keys_of(artifact, device_class))
         rows = await fetch_all(db, denials.decisions())
+        place = (artifact, str(device_class))
+        row = next((row for row in rows if (row.sha256, row.device_class) == place), None)
+        if row is None:
+            raise Refusal(
+                HTTPStatus.UNPROCESSABLE_ENTITY,
+                f"{artifact} links several kernels or packs weights for one; name the kernel, as "
+                "the manifest has it",
+            )
     for key in keys:
         after.add_task(state.send, jobs.tally(key.workload_key, key.device_class))
-    place = (artifact, str(device_class))
-    return decision(next(row for row in rows if (row.sha256, row.device_class) == place))
+    return decision(row)
 
 
 async def _artifact(db: AsyncConnection[Any], prefix: str) -> str:
