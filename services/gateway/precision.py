@@ -10,6 +10,9 @@ from kernelzoo.store.kernel_times import VoiceTimeRow
 
 KNOWN = 0.9
 """The share of an inference's operations whose times must be known, of every precision."""
+MARGIN = 1.5
+"""As many times as fast another precision is to be than `UNMEASURED` while calls of it are not
+timed: those that quantise, copy and transpose take longer than their few operations say."""
 UNMEASURED = Precision.F32
 """It is taken where too little was measured: it computes what the file says, and bytes may be
 slower (MobileNetV2 on a Zen 4 takes 1.5 times as long with them)."""
@@ -62,7 +65,11 @@ def expected(
 ) -> Expected:
     """Adds up the times of the kernels that are served, as far as they are `believed`. What nobody
     measured is taken to run as fast as the rest."""
-    timed = [(each, times_ns[each.candidate_id]) for each in calls if each.candidate_id in times_ns]
+    timed = [
+        (each, times_ns[each.candidate_id])
+        for each in calls
+        if each.candidate_id is not None and each.candidate_id in times_ns
+    ]
     known = sum(each.calls * each.flops for each, _ in timed)
     total = sum(each.calls * each.flops for each in calls)
     elapsed_ns = sum(each.calls * best_ns for each, best_ns in timed)
@@ -87,10 +94,16 @@ def choose(offers: Sequence[Expected], *, asked: bool = False) -> Choice:
         return Choice(precision=complete[0].precision, reason=reason)
     times = {each.precision: each.elapsed_ns for each in offers if each.measured >= KNOWN}
     known = {precision: ns for precision, ns in times.items() if ns is not None}
+    uncertain = {each.precision for each in offers if each.measured < 1} - {UNMEASURED}
     if len(known) < len(offers):
         reason = f"Too little is measured here; it is {UNMEASURED} until more is."
         return Choice(precision=UNMEASURED, reason=reason)
-    return Choice(precision=min(known, key=lambda each: known[each]), reason=_compared(known))
+    margins = {each: MARGIN if each in uncertain else 1.0 for each in known}
+    chosen = min(known, key=lambda each: known[each] * margins[each])
+    reason = _compared(known)
+    if chosen is not min(known, key=lambda each: known[each]):
+        reason += f" Not all calls are timed; it is {chosen} within {MARGIN:g} times as long."
+    return Choice(precision=chosen, reason=reason)
 
 
 def _compared(times_ns: Mapping[Precision, float]) -> str:
