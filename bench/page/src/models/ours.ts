@@ -48,8 +48,11 @@ export async function openOurs(
   const opened = asked.has("graph") ? kernels.loadGraph(file).catch(fetched) : fetched();
   const given = inputs.filter(({ name }) => !constants.includes(name));
   const [model, values] = await Promise.all([opened, valuesOf(given)]);
+  const known = new Set(model.inputs.map(({ name }) => name));
+  // A plan of fixed extents has no inputs without entries, such as a cache at the first step.
+  const fed = given.filter(({ name, shape }) => !shape.includes(0) || known.has(name));
   const feeds = Object.fromEntries(
-    given.map(({ name, shape }) => {
+    fed.map(({ name, shape }) => {
       const entries = values[name] as Entries;
       // Numbers of every size are float32 in the page.
       const data = entries instanceof Float64Array ? new Float32Array(entries) : entries;
