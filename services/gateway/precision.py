@@ -11,7 +11,7 @@ from kernelzoo.store.kernel_times import VoiceTimeRow
 KNOWN = 0.9
 """The share of an inference's operations whose times must be known, of every precision."""
 MARGIN = 1.5
-"""As many times as fast another precision is to be than `UNMEASURED` while calls of it are not
+"""Another precision is to be so many times as fast as `UNMEASURED` while not all of its calls are
 timed: those that quantise, copy and transpose take longer than their few operations say."""
 UNMEASURED = Precision.F32
 """It is taken where too little was measured: it computes what the file says, and bytes may be
