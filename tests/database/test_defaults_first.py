@@ -248,5 +248,7 @@ def test_a_model_that_its_default_kernels_do_not_compute_is_told_when_it_is_adde
     monkeypatch.setattr(command, "imported", skewed)
     added = typed(model_file, "--replace")
     assert isinstance(added.exception, StackError)
-    assert "its default kernels do not compute the golden y (sequence=4 of f32)" in str(added.exception)
+    assert "its default kernels do not compute the golden y (sequence=4 of f32)" in str(
+        added.exception
+    )
     assert "a fault of this import, not of a device" in str(added.exception)
