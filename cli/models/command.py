@@ -13,6 +13,7 @@ from cli.gateway_client import GatewayClient, reach
 from cli.listing import Column, Listing, print_json, show_all
 from cli.models.check import check_added, check_model
 from cli.models.dimensions import (
+    in_bytes,
     parse_constants,
     parse_dimensions,
     parse_ranges,
@@ -47,7 +48,6 @@ from cli.stack.signals import INTERRUPTED, interruptible
 from cli.terminal import live_display, megabytes, note, notes, out
 from kernelzoo.domain.dtype import DType
 from kernelzoo.domain.plan import Plan
-from kernelzoo.domain.precision import Precision
 from kernelzoo.domain.target import MEASURED, TargetKind
 from kernelzoo.errors import InvalidInput
 from services.gateway.wire.models import ListedModel, PlanCoverage, PlanWire, Registered, WrongPlan
@@ -371,11 +371,7 @@ def _wrong_row(wrong: WrongPlan) -> tuple[str, ...]:
 def _named(plan: PlanWire | WrongPlan) -> str:
     least = plan.least if isinstance(plan, PlanWire) else {}
     values = " in f16 for webgpu" if plan.dtype is DType.F16 else ""
-    return _extents(plan.dimensions, least) + values + _of_bytes(plan.precision)
-
-
-def _of_bytes(precision: Precision) -> str:
-    return f" in {precision}" if precision is Precision.INT8 else ""
+    return _extents(plan.dimensions, least) + values + in_bytes(plan.precision)
 
 
 def _extents(dimensions: Mapping[str, int], least: Mapping[str, int]) -> str:
@@ -399,7 +395,7 @@ def _coverage_row(covered: PlanCoverage, plans: Sequence[PlanWire]) -> tuple[str
     named = (plan.least for plan in plans if plan.dimensions == covered.dimensions)
     return (
         covered.device_class,
-        _extents(covered.dimensions, next(named, {})) + _of_bytes(covered.precision),
+        _extents(covered.dimensions, next(named, {})) + in_bytes(covered.precision),
         f"{covered.confirmed}/{covered.workloads}",
         f"{covered.confirmed_flops:.0%}",
         expected(covered),

@@ -9,6 +9,7 @@ from itertools import product
 from typing import TypeAlias
 
 from kernelzoo.domain.plan_checking import MAX_EXTENT, is_dimension_name
+from kernelzoo.domain.precision import Precision
 from kernelzoo.errors import InvalidInput
 
 MOST_PLANS = 64
@@ -227,3 +228,8 @@ def plan_choices(
 def written(dimensions: Mapping[str, int | str]) -> str:
     """Dimensions as people read them, also of a model that leaves nothing open."""
     return ", ".join(f"{name}={extent}" for name, extent in dimensions.items()) or "fixed shapes"
+
+
+def in_bytes(precision: Precision) -> str:
+    """Says behind a plan's dimensions that it multiplies bytes; most do not."""
+    return f" in {precision}" if precision is Precision.INT8 else ""

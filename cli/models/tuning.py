@@ -9,7 +9,7 @@ from rich.text import Text
 
 from cli.figures import duration
 from cli.gateway_client import GatewayClient
-from cli.models.dimensions import written
+from cli.models.dimensions import in_bytes, written
 from cli.models.drawing import drawn
 from cli.terminal import live_display, notes
 from kernelzoo.domain.precision import Precision
@@ -148,8 +148,7 @@ def _key(covered: PlanCoverage) -> Key:
 
 
 def _plan(of: PlanCoverage | TunedPlan) -> str:
-    in_bytes = f" in {of.precision}" if of.precision is Precision.INT8 else ""
-    return written(of.dimensions) + in_bytes
+    return written(of.dimensions) + in_bytes(of.precision)
 
 
 def _tuned(covered: PlanCoverage, first: dict[Key, float]) -> TunedPlan:

@@ -8,6 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
+from cli.gateway_client import GatewayClient
 from fixtures.postgres import as_service
 from fixtures.rows import compile_row, plan
 from kernelzoo.domain.candidate import Candidate
@@ -71,6 +72,14 @@ def one_issue_time(monkeypatch: pytest.MonkeyPatch) -> None:
 def http(settings: Settings) -> Iterator[TestClient]:
     with TestClient(application(settings), client=("127.0.0.1", 5000)) as client:
         yield client
+
+
+@pytest.fixture
+def gateway(http: TestClient) -> GatewayClient:
+    """The command line's client, with the operator's key."""
+    client = GatewayClient(url="http://zoo.test", operator_key=OPERATOR_KEY)
+    client._http = http
+    return client
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from services.gateway.wire.models import ModelCoverage
 from services.tuner.graph.source_hashes import read_source
 from services.tuner.language.checkpoint import Seeded
 from services.tuner.language.config_file import config_of
-from tests.database.client import OPERATOR_KEY, open_agent
+from tests.database.client import open_agent
 from tests.database.conftest import Connection
 from tests.database.test_models import CLASS, GPU_CLASS, MATMUL, RELU, compile_first, confirm
 from tests.language_folder import CONFIG, write_folder
@@ -49,13 +49,6 @@ Run = Callable[..., Result]
 def settings(settings: Settings, tmp_path: Path) -> Settings:
     changes = {"models_dir": tmp_path / "models", "signing_key": SecretStr(new_seed())}
     return settings.model_copy(update=changes)
-
-
-@pytest.fixture
-def gateway(http: TestClient) -> GatewayClient:
-    client = GatewayClient(url="http://zoo.test", operator_key=OPERATOR_KEY)
-    client._http = http
-    return client
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from kernelzoo.errors import InvalidInput
 from kernelzoo.settings import Settings
 from kernelzoo.signing import new_seed
 from services.gateway.wire.models import Registered
-from tests.database.client import OPERATOR_KEY, Agent, open_agent
+from tests.database.client import Agent, open_agent
 from tests.database.conftest import Connection
 from tests.database.test_models import CLASS, GPU_CLASS, confirm
 from tests.reports import all_ok
@@ -46,13 +46,6 @@ def settings(settings: Settings, tmp_path: Path, quorum: int) -> Settings:
         "quorum": quorum,
     }
     return settings.model_copy(update=changes)
-
-
-@pytest.fixture
-def gateway(http: TestClient) -> GatewayClient:
-    client = GatewayClient(url="http://zoo.test", operator_key=OPERATOR_KEY)
-    client._http = http
-    return client
 
 
 @pytest.fixture
