@@ -95,14 +95,9 @@ async def build(state: State, key: Key) -> ServedManifest:
         offered = {
             str(each.row.workload_key): (each.row.flops, served(each, target)) for each in found
         }
-        given = [each.kernel.candidate for _, each in offered.values() if each is not None]
-        voices = kernel_times.by_voice(
-            given,
-            device_class,
-            state.settings.trust,
-            strangers=state.settings.max_malicious_share > 0,
-        )
-        times_ns = believed(await fetch_all(db, voices), state.settings.quorum)
+        # A plan that stands alone is compared with no other.
+        alone = len(rows) == 1
+        times_ns = {} if alone else await _times(state, db, offered.values(), device_class)
         offers = [
             _expected(precision, calls, offered, times_ns) for precision, calls in called.items()
         ]
@@ -231,6 +226,20 @@ def _of_precision(name: str, rows: list[PlanRow], precision: str | None) -> list
     raise Refusal(
         HTTPStatus.NOT_FOUND, f"{name} has no plan of {precision}, only of {have}; {remedy}"
     )
+
+
+async def _times(
+    state: State,
+    db: AsyncConnection[Any],
+    offered: Iterable[tuple[int, ServedKernel | None]],
+    device_class: DeviceClass,
+) -> Mapping[str, float]:
+    """The times of the kernels that are served, in ns, which those told whom the zoo believes."""
+    settings = state.settings
+    given = [each.kernel.candidate for _, each in offered if each is not None]
+    strangers = settings.max_malicious_share > 0
+    voices = kernel_times.by_voice(given, device_class, settings.trust, strangers=strangers)
+    return believed(await fetch_all(db, voices), settings.quorum)
 
 
 def _expected(

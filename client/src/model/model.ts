@@ -53,7 +53,10 @@ export interface RunOptions<Outputs = AnyModel["outputs"]> extends StopOptions {
 /** A precision that the model has plans of. */
 export interface ComparedPrecision {
   readonly precision: Precision;
-  /** An inference on devices like this one, as far as its kernels are measured; null where none is. */
+  /**
+   * An inference on devices like this one, as far as its kernels are measured; null where none is, and
+   * where there is no other to compare with.
+   */
   readonly expectedMs: number | null;
   /** The share of its operations whose times are known. */
   readonly measured: number;

@@ -200,9 +200,10 @@ class ModuleForRuns(WireModel):
 
 class PrecisionWire(WireModel):
     """A precision that a model has plans of. An inference by it is expected to take `expected_ms`
-    on the class: the times of the kernels that are served for its calls, as far as enough
-    identities told them. `measured` is the share of its operations whose times they are; the others
-    are taken to run as fast. Null while nothing is known. `error` is as in a `PlanWire`.
+    on the class: the times of the kernels that are served for its calls, as far as a quorum of the
+    operator's agents or of networks told them. `measured` is the share of its operations whose
+    times they are; the others are taken to run as fast. Null while nothing is known, and where
+    there is no other to compare with. `error` is as in a `PlanWire`.
     """
 
     precision: Precision
